@@ -1,0 +1,1 @@
+"""One schema: file, environment, command line, JSON Schema and docs all come from it."""

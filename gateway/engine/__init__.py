@@ -1,0 +1,1 @@
+"""The one engine that runs every response, whatever the transport."""

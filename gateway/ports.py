@@ -1,0 +1,280 @@
+"""What the engine needs from the outside world, as Protocols.
+
+The rooms of floor 5 implement these and never import each other; `app` joins them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+# ---------------------------------------------------------------- time and ids
+
+
+class Clock(Protocol):
+    """Time, so that tests can own it."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+
+class Ids(Protocol):
+    """Mints the gateway's own ids."""
+
+    def mint(self, prefix: str) -> str:
+        """Return a new id `<prefix>_<32 hex digits>`, time-ordered and unique across processes."""
+        ...
+
+
+# ---------------------------------------------------------------- upstream
+
+
+class UpstreamCall(Struct, frozen=True, kw_only=True):
+    """One inference call.
+
+    Attributes:
+        body: the JSON body, encoded.
+        stream: whether the body asks for an event stream.
+        headers: extra headers, already filtered by the allowlist, trace context included.
+    """
+
+    body: bytes
+    stream: bool
+    headers: Mapping[str, str] = {}
+
+
+class UpstreamExchange(Protocol):
+    """An accepted call (status 200) whose body is still being read."""
+
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether the upstream answered with `text/event-stream`."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return whatever has arrived, at least one byte, or `b""` at the clean end of the body.
+
+        Raises:
+            UpstreamError: the body broke off.
+            UpstreamTimeout: nothing arrived within the idle timeout, or the total timeout passed.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release the connection; closes it when the body was not read to its end. Idempotent."""
+        ...
+
+
+class Dialect(Protocol):
+    """What one kind of inference server accepts and how it words its refusals."""
+
+    @property
+    def name(self) -> str:
+        """`vllm`, `llamacpp` or `generic`."""
+        ...
+
+    def adapt(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the upstream request body with what this server would reject mended or left out."""
+        ...
+
+
+class UpstreamHealth(Struct, frozen=True, kw_only=True):
+    """Last known state of the inference server.
+
+    Attributes:
+        healthy: the last probe was answered with 200.
+        detail: one line for people, never a secret.
+        checked_at: Unix seconds of the last probe, 0 before the first.
+        dialect: name of the dialect in use.
+    """
+
+    healthy: bool
+    detail: str
+    checked_at: float
+    dialect: str
+
+
+class Upstream(Protocol):
+    """The inference server."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect in use; may change when a probe recognises the server."""
+        ...
+
+    async def open(self, call: UpstreamCall) -> UpstreamExchange:
+        """Send the call and return once the upstream accepted it with status 200.
+
+        Cancelling the caller closes the connection, which makes the server abort the inference.
+
+        Raises:
+            UpstreamRefused: any other status, with the upstream's message, type, param and a string code.
+            UpstreamUnavailable: no connection, or it broke before the status line.
+            UpstreamTimeout: connect or first-byte timeout.
+        """
+        ...
+
+    async def models(self) -> dict[str, Any]:
+        """Return the upstream's model list, `{"object": "list", "data": [...]}`.
+
+        Raises:
+            UpstreamError: as `open`.
+        """
+        ...
+
+    async def probe(self) -> UpstreamHealth:
+        """Ask the server for its health now and remember the answer. Never raises."""
+        ...
+
+    @property
+    def health(self) -> UpstreamHealth:
+        """The last known health, without asking."""
+        ...
+
+    async def start(self) -> None:
+        """Open the connection pool and begin the background probes; returns without waiting for the server."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+# ---------------------------------------------------------------- storage
+
+
+class StoredItem(Struct, frozen=True, kw_only=True):
+    """One item of a response, stored once.
+
+    Attributes:
+        role: `context` (effective history of an unstored parent), `input` or `output`.
+        type: item type, for example `message` or `function_call`.
+        id: the item's id as callers see it; not unique, never a key.
+        call_id: call id of calls and their outputs, else None.
+        status: item status, or None where the item has none.
+        data: the item as one JSON object, encoded.
+        agent: path of the owning agent.
+    """
+
+    role: str
+    type: str
+    id: str
+    data: bytes
+    call_id: str | None = None
+    status: str | None = None
+    agent: str = "/root"
+
+
+class StoredResponse(Struct, frozen=True, kw_only=True):
+    """A finished response as it is persisted.
+
+    Attributes:
+        id: the response id.
+        principal: owner; every read names it.
+        parent_id: `previous_response_id`, only when the parent is stored as well.
+        conversation_id: the conversation it belongs to, or None.
+        status: `completed` or `incomplete` (or `queued`, `in_progress`, `failed`, `cancelled` of background runs).
+        model: the model asked for.
+        created_at: Unix seconds.
+        completed_at: Unix seconds or None.
+        snapshot: the response object as JSON **without** its `output` member's items (`"output":[]`), encoded.
+        items: context, input and output items in order.
+    """
+
+    id: str
+    principal: str
+    status: str
+    model: str
+    created_at: int
+    snapshot: bytes
+    items: Sequence[StoredItem]
+    parent_id: str | None = None
+    conversation_id: str | None = None
+    completed_at: int | None = None
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """The effective history behind one response: every item a continuation must replay, oldest first.
+
+    Attributes:
+        response_id: the newest response of the chain.
+        items: context, input and output items of the whole chain, in order.
+    """
+
+    response_id: str
+    items: Sequence[StoredItem]
+
+
+class StoreHealth(Struct, frozen=True, kw_only=True):
+    """Whether the database can be used, and why not."""
+
+    healthy: bool
+    detail: str
+
+
+class Store(Protocol):
+    """Durable responses. Every method is scoped to a principal: another's id is simply not there."""
+
+    async def start(self) -> None:
+        """Open the pools and the writer; check or run migrations as configured."""
+        ...
+
+    async def append(self, response: StoredResponse) -> None:
+        """Persist one response with its items; returns only after COMMIT.
+
+        Raises:
+            StorageUnavailable: the database refused or the writer's bounded queue is full; nothing was stored.
+        """
+        ...
+
+    async def history(self, principal: str, response_id: str) -> History | None:
+        """Return the effective history with one bounded query, or None when there is no such response.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def response(self, principal: str, response_id: str) -> StoredResponse | None:
+        """Return one response with its own items, or None.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def probe(self) -> StoreHealth:
+        """Check that the database answers and is migrated. Never raises."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is queued, then close."""
+        ...
+
+
+# ---------------------------------------------------------------- secrets
+
+
+class KeyStore(Protocol):
+    """Where sealing keys come from, newest first."""
+
+    def keys(self) -> Sequence[bytes]:
+        """Return the keys; the first seals, all open."""
+        ...
+
+
+class Sealer(Protocol):
+    """Seals opaque content that a client carries for us."""
+
+    def seal(self, principal: str, kind: str, plaintext: bytes) -> str:
+        """Return a token bound to the principal and the kind."""
+        ...
+
+    def unseal(self, principal: str, kind: str, token: str) -> bytes | None:
+        """Return the plaintext, or None when the token is not ours, another's, or of another kind."""
+        ...

@@ -1,0 +1,209 @@
+"""Every error a caller can see, as one tree.
+
+GatewayError
+├── InvalidRequest                 400, names the parameter
+│   ├── NotFound                   404
+│   ├── PreviousResponseNotFound   400
+│   └── RequestTooLarge            413
+├── Unauthorized                   401
+├── Forbidden                      403
+├── MethodNotAllowed               405
+├── ResourceLimitExceeded          502, names the config key and its limit
+├── UpstreamError                  502
+│   ├── UpstreamRefused            the upstream's own status
+│   ├── UpstreamUnavailable        502, nothing was accepted
+│   └── UpstreamTimeout            504
+├── Unavailable                    503 with Retry-After
+│   └── StorageUnavailable         503
+└── InternalError                  500
+
+An error knows its code, type, status and whether a retry can help; it never writes bytes. `transport.wire_errors`
+alone turns it into an HTTP body, an SSE event or a WebSocket frame.
+"""
+
+from typing import ClassVar
+
+INVALID_REQUEST = "invalid_request_error"
+SERVER_ERROR = "server_error"
+UPSTREAM_ERROR = "upstream_error"
+UNAVAILABLE = "service_unavailable_error"
+RESOURCE_LIMIT_CODE = "response_resource_limit_exceeded"
+
+
+class GatewayError(Exception):
+    """Base of everything that ends a request with an error the caller sees.
+
+    Attributes:
+        message: what is wrong and how to mend it; never holds a secret or the caller's content.
+        code: stable string code, never None.
+        type: the API's error type.
+        status: HTTP status, also the status of a WebSocket error frame.
+        param: the request field at fault, or None.
+        retry_after: seconds for `Retry-After`, or None.
+        should_retry: value for `x-should-retry`; None leaves it to the client.
+    """
+
+    status: int = 500
+    type: str = SERVER_ERROR
+    code: str = "server_error"
+    should_retry: bool | None = None
+    retry_after: float | None = None
+    param: str | None = None
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        if param is not None:
+            self.param = param
+
+    @property
+    def details(self) -> dict[str, str | int]:
+        """Extra members of the error object, besides message, type, param and code."""
+        return {}
+
+
+class InvalidRequest(GatewayError):
+    """The request itself is wrong; the same request will never succeed."""
+
+    status = 400
+    type = INVALID_REQUEST
+    code = "invalid_request"
+
+
+class NotFound(InvalidRequest):
+    """The named object does not exist for this caller."""
+
+    status = 404
+    code = "not_found"
+
+
+class PreviousResponseNotFound(InvalidRequest):
+    """`previous_response_id` names nothing this caller can continue."""
+
+    code = "previous_response_not_found"
+    param = "previous_response_id"
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(f"Previous response with id '{response_id[:128]}' not found.")
+
+
+class RequestTooLarge(InvalidRequest):
+    """The request body is above `[server] max_request_body_bytes`."""
+
+    status = 413
+    code = "request_too_large"
+
+
+class Unauthorized(GatewayError):
+    """No usable credentials."""
+
+    status = 401
+    type = INVALID_REQUEST
+    code = "invalid_api_key"
+
+
+class Forbidden(GatewayError):
+    """The caller may not do this, whoever it is."""
+
+    status = 403
+    type = INVALID_REQUEST
+    code = "forbidden"
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The route exists, the method does not."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class ResourceLimitExceeded(GatewayError):
+    """A `[responses]` limit was passed; deterministic, so a retry cannot help.
+
+    Attributes:
+        resource: config key of the limit, for example `max_retained_bytes`.
+        limit: the limit in bytes.
+    """
+
+    status = 502
+    type = UPSTREAM_ERROR
+    code = RESOURCE_LIMIT_CODE
+    should_retry = False
+
+    def __init__(self, resource: str, limit: int, message: str | None = None) -> None:
+        super().__init__(message or f"The response exceeds {resource} ({limit} bytes).")
+        self.resource = resource
+        self.limit = limit
+
+    @property
+    def details(self) -> dict[str, str | int]:
+        """Names the limit by its config key, with its size in bytes."""
+        return {"resource": self.resource, "limit": self.limit}
+
+
+class UpstreamError(GatewayError):
+    """The inference server answered something that is not a response."""
+
+    status = 502
+    type = UPSTREAM_ERROR
+    code = "upstream_error"
+
+
+class UpstreamRefused(UpstreamError):
+    """The inference server refused the request; its status and words are kept.
+
+    Raised for 4xx, 503 and 504 with the upstream's status; every other status becomes 502.
+    """
+
+    PASSED: ClassVar[frozenset[int]] = frozenset({*range(400, 500), 503, 504})
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        upstream_status: int,
+        code: str,
+        type: str,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, code=code, param=param)
+        self.upstream_status = upstream_status
+        self.status = upstream_status if upstream_status in self.PASSED else 502
+        self.type = type
+        self.retry_after = retry_after
+
+
+class UpstreamUnavailable(UpstreamError):
+    """No connection, or it broke before an answer began."""
+
+    code = "upstream_unavailable"
+
+
+class UpstreamTimeout(UpstreamError):
+    """The inference server stayed silent longer than a configured timeout."""
+
+    status = 504
+    code = "upstream_timeout"
+
+
+class Unavailable(GatewayError):
+    """The gateway cannot take this now; the same request may succeed later."""
+
+    status = 503
+    type = UNAVAILABLE
+    code = "server_is_overloaded"
+    retry_after = 1.0
+
+
+class StorageUnavailable(Unavailable):
+    """The database does not answer; nothing was sent upstream for this request."""
+
+
+class InternalError(GatewayError):
+    """A fault of the gateway itself; details are in the log under the request id."""
+
+    def __init__(self, message: str = "The gateway met an internal error; see its log for this request id.") -> None:
+        super().__init__(message)

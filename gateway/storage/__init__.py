@@ -1,0 +1,1 @@
+"""Responses and their items in SQLite or PostgreSQL."""

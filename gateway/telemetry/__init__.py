@@ -1,0 +1,1 @@
+"""Names of spans, metrics and log fields, and what records them."""

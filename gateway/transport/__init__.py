@@ -1,0 +1,1 @@
+"""Thin adapters between the wire and the engine."""

@@ -1,0 +1,1 @@
+"""The inference server: client, dialects, health and the scripted twin."""
