@@ -1,0 +1,105 @@
+"""Log lines: one JSON object or one console line per record, with the ids of the request at hand.
+
+Any `extra={"name": value}` of a log call becomes a field of the line. Bodies and headers never do.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
+
+from gateway.telemetry import names
+
+request_id_var: ContextVar[str | None] = ContextVar("gateway_request_id", default=None)
+"""Id of the request this task works for: set at the edge, inherited by every task the request starts."""
+
+response_id_var: ContextVar[str | None] = ContextVar("gateway_response_id", default=None)
+"""Id of the response this task makes: set by the transport as soon as the id is minted."""
+
+_RECORD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_access_logger = logging.getLogger(names.LOGGER_ACCESS)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record, on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON; values JSON does not know are shown by `str`."""
+        line: dict[str, Any] = {
+            names.FIELD_TIME: datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            names.FIELD_LEVEL: record.levelname.lower(),
+            names.FIELD_LOGGER: record.name,
+            names.FIELD_MESSAGE: record.getMessage(),
+            **dict(_fields(record)),
+        }
+        if record.exc_info:
+            line[names.FIELD_EXCEPTION] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class ConsoleFormatter(logging.Formatter):
+    """One line for people: time, level, message, then `name=value` for each field."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line, followed by the traceback if it has one."""
+        time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        line = f"{time} {record.levelname:<7} {record.getMessage()}"
+        line += "".join(f" {name}={value}" for name, value in _fields(record))
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    if (request_id := request_id_var.get()) is not None:
+        yield names.FIELD_REQUEST_ID, request_id
+    if (response_id := response_id_var.get()) is not None:
+        yield names.FIELD_RESPONSE_ID, response_id
+    for name, value in record.__dict__.items():
+        if name not in _RECORD_ATTRIBUTES:
+            yield name, value
+
+
+def use_json(log_format: str, stream: TextIO) -> bool:
+    """Tell whether `[telemetry] log_format` means JSON lines on this stream; `auto` means console on a terminal."""
+    return log_format == "json" or (log_format == "auto" and not stream.isatty())
+
+
+def configure_logging(level: str, log_format: str, stream: TextIO) -> None:
+    """Send every record of the process to one stream.
+
+    Args:
+        level: lowest level shown, for example `info`.
+        log_format: `auto`, `json` or `console`.
+        stream: where lines go.
+    """
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if use_json(log_format, stream) else ConsoleFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # uvicorn tells its own life story at INFO and warns of every refused upgrade; both have their own line here.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+
+
+def log_access(method: str, path: str, status: int, seconds: float) -> None:
+    """Write the one line every request leaves, under the ids of the request at hand.
+
+    Args:
+        method: HTTP method.
+        path: path as it was sent, still percent-encoded and without the query.
+        status: HTTP status, or 499 when the client left before there was one.
+        seconds: time from the headers to the last byte.
+    """
+    if not _access_logger.isEnabledFor(logging.INFO):
+        return
+    fields = {
+        names.FIELD_METHOD: method,
+        names.FIELD_PATH: path,
+        names.FIELD_STATUS: status,
+        names.FIELD_DURATION_MS: round(seconds * 1000, 1),
+    }
+    _access_logger.info("request", extra=fields)

@@ -1,0 +1,154 @@
+"""Every name an operator can meet: metrics, spans, span attributes and log fields.
+
+Dashboards, alerts and the reference page are checked against this file, so a name changes here or nowhere.
+The GenAI span names follow the OpenTelemetry conventions, which are still in development: hence plain strings.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+# Time to first token uses the engine's own buckets, so that both can share a panel.
+_TTFT_SECONDS = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
+    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+_REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+_STORAGE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_BYTES = tuple(float(1024 * 4**power) for power in range(9))  # 1 KiB to 64 MiB
+
+
+class Metric(Struct, frozen=True):
+    """One metric family as it is exposed.
+
+    Attributes:
+        name: family name; a counter's samples are named exactly so, `_total` included.
+        kind: Prometheus type.
+        help: one sentence for the exposition and the reference page.
+        labels: label names, in order.
+        buckets: upper bounds of a histogram, in the unit of its name.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+# ---------------------------------------------------------------- metrics
+
+REQUESTS = Metric(
+    "gateway_requests_total", "counter", "HTTP requests answered, by route template.", ("route", "method", "status")
+)
+REQUEST_SECONDS = Metric(
+    "gateway_request_seconds",
+    "histogram",
+    "Time from the request's headers to the last byte of its answer.",
+    ("route",),
+    _REQUEST_SECONDS,
+)
+RESPONSES = Metric(
+    "gateway_responses_total",
+    "counter",
+    "Responses that reached an end, by how they were sent and their final status.",
+    ("transport", "status"),
+)
+ACTIVE_RESPONSES = Metric("gateway_active_responses", "gauge", "Responses being made now.")
+STREAM_EVENTS = Metric("gateway_stream_events_total", "counter", "Events sent to clients.")
+TTFT_SECONDS = Metric(
+    "gateway_time_to_first_token_seconds",
+    "histogram",
+    "Time from a request's arrival to its first output delta.",
+    (),
+    _TTFT_SECONDS,
+)
+UPSTREAM_REQUESTS = Metric(
+    "gateway_upstream_requests_total",
+    "counter",
+    "Inference calls, by HTTP status or `unavailable`, `timeout`.",
+    ("status",),
+)
+UPSTREAM_TTFB_SECONDS = Metric(
+    "gateway_upstream_time_to_first_byte_seconds",
+    "histogram",
+    "Time from sending an inference call to its status line.",
+    (),
+    _TTFT_SECONDS,
+)
+LIMIT_BREACHES = Metric(
+    "gateway_limit_breaches_total", "counter", "Requests ended by a limit, by its config key.", ("resource",)
+)
+RETAINED_BYTES = Metric(
+    "gateway_retained_bytes", "histogram", "Logical output retained by one response at its end.", (), _BYTES
+)
+STREAM_EVENT_BYTES = Metric("gateway_stream_event_bytes", "histogram", "Largest event of one response.", (), _BYTES)
+UPSTREAM_LINE_BYTES = Metric(
+    "gateway_upstream_line_bytes", "histogram", "Longest event-stream line of one inference call.", (), _BYTES
+)
+UPSTREAM_JSON_BYTES = Metric(
+    "gateway_upstream_json_bytes", "histogram", "Size of one inference call's JSON body.", (), _BYTES
+)
+DELIVERY_QUEUE_BATCHES = Metric(
+    "gateway_delivery_queue_batches", "gauge", "Batches made for clients and not yet sent, over all responses."
+)
+DELIVERY_QUEUE_BYTES = Metric(
+    "gateway_delivery_queue_bytes", "gauge", "Bytes made for clients and not yet sent, over all responses."
+)
+CLIENT_DISCONNECTS = Metric(
+    "gateway_client_disconnects_total", "counter", "Clients that left, or stopped reading, before their answer ended."
+)
+UNKNOWN_EVENTS = Metric(
+    "gateway_unknown_events_total", "counter", "Events of the inference server the gateway does not know."
+)
+UNSUPPORTED_TOOLS = Metric(
+    "gateway_unsupported_tools_total", "counter", "Hosted tools left out of a request because they cannot be run."
+)
+STORAGE_APPEND_SECONDS = Metric(
+    "gateway_storage_append_seconds",
+    "histogram",
+    "Time from handing a response to storage to its commit.",
+    (),
+    _STORAGE_SECONDS,
+)
+STORAGE_FAILURES = Metric("gateway_storage_failures_total", "counter", "Storage operations that failed.")
+BUILD_INFO = Metric("gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"))
+
+# ---------------------------------------------------------------- spans
+
+SERVICE = "responses-gateway"
+CHAT_OPERATION = "chat"
+
+ATTR_HTTP_METHOD = "http.request.method"
+ATTR_HTTP_ROUTE = "http.route"
+ATTR_HTTP_STATUS = "http.response.status_code"
+ATTR_ERROR_TYPE = "error.type"
+ATTR_REQUEST_ID = "gateway.request.id"
+ATTR_API_TYPE = "openai.api.type"
+ATTR_OPERATION = "gen_ai.operation.name"
+ATTR_PROVIDER = "gen_ai.provider.name"
+ATTR_REQUEST_MODEL = "gen_ai.request.model"
+ATTR_REQUEST_STREAM = "gen_ai.request.stream"
+ATTR_RESPONSE_ID = "gen_ai.response.id"
+ATTR_FINISH_REASONS = "gen_ai.response.finish_reasons"
+ATTR_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+ATTR_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+ATTR_SERVER_ADDRESS = "server.address"
+
+# ---------------------------------------------------------------- logs
+
+LOGGER_ACCESS = "gateway.access"
+LOGGER_SERVER = "gateway.server"
+LOGGER_ERRORS = "gateway.errors"
+
+FIELD_TIME = "time"
+FIELD_LEVEL = "level"
+FIELD_LOGGER = "logger"
+FIELD_MESSAGE = "message"
+FIELD_EXCEPTION = "exception"
+FIELD_REQUEST_ID = "request_id"
+FIELD_RESPONSE_ID = "response_id"
+FIELD_METHOD = "method"
+FIELD_PATH = "path"
+FIELD_STATUS = "status"
+FIELD_DURATION_MS = "ms"
