@@ -1,0 +1,28 @@
+"""The whole judgement in one call: rules of the stream and field tables together."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from conformance.rules import Judge, check_events, check_ids
+from conformance.schema import Schema
+from conformance.wire import take_apart
+
+
+@cache
+def schema() -> Schema:
+    """The field tables, read once."""
+    return Schema()
+
+
+def judge_stream(stream: bytes, judge: Judge | None = None) -> list[str]:
+    """Return every fault of one whole client stream."""
+    events, broken = take_apart(stream)
+    faults = [str(violation) for violation in [*broken, *check_events(events, judge)]]
+    return faults + [f"event {event.number}: {fault}" for event in events for fault in schema().check_event(event.data)]
+
+
+def judge_response(response: Mapping[str, Any]) -> list[str]:
+    """Return every fault of one response object."""
+    faults = schema().check_response(response)
+    return faults + check_ids(dict(response)) if isinstance(response.get("output"), list) else faults

@@ -1,0 +1,161 @@
+"""Starts the product's own commands as processes: free ports, a clean environment, stopped by pid, log at hand."""
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Self
+
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+_FOREIGN_PREFIXES = ("GATEWAY_", "AGENTIC_", "OTEL_")
+
+
+def free_port() -> int:
+    """Return a loopback port nobody listens on now."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this environment without any variable that could configure the product."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(_FOREIGN_PREFIXES)}
+    return {**kept, "PYTHONUNBUFFERED": "1", **(extra or {})}
+
+
+class Process:
+    """One `gateway` command that serves HTTP on a loopback port."""
+
+    def __init__(self, arguments: Sequence[str], port: int, log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.port = port
+        self.log_file = log
+        self._arguments = [str(Path(sys.executable).with_name("gateway")), *arguments]
+        self._env = clean_environment(env)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def start(self, ready_path: str) -> None:
+        """Start and wait until `ready_path` answers 200."""
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(self._arguments, env=self._env, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers(ready_path):
+            if (code := self._process.poll()) is not None:
+                raise AssertionError(f"{' '.join(self._arguments)} ended with {code}:\n{self.log}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"{' '.join(self._arguments)} was not ready in {START_SECONDS} s:\n{self.log}")
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        """Ask the process to end and return its exit code; a process that does not end in time is killed."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"SIGTERM did not end the process in {STOP_SECONDS} s:\n{self.log}") from None
+
+    def kill(self) -> None:
+        """End the process without any chance to clean up."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(STOP_SECONDS)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log_mark(self) -> int:
+        """Return the present end of the log, for `await_log`."""
+        return len(self.log)
+
+    def await_log(self, *needles: str, since: int = 0, timeout: float = 5.0) -> str:
+        """Return the first log line that holds all needles, waiting for it."""
+        deadline = time.monotonic() + timeout
+        while True:
+            for line in self.log[since:].splitlines():
+                if all(needle in line for needle in needles):
+                    return line
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no log line with {needles} within {timeout} s:\n{self.log[since:]}")
+            time.sleep(0.02)
+
+    def _answers(self, path: str) -> bool:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=2) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+class Gateway(Process):
+    """`gateway serve` on its own SQLite file.
+
+    Args:
+        folder: where the database and the log live.
+        upstream: base URL of the inference server.
+        settings: `section.key` to TOML value, passed with `--set`.
+        env: extra environment variables.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        upstream: str,
+        settings: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.database = folder / "responses.db"
+        port = free_port()
+        chosen = {"admin.enabled": "false", "telemetry.log_format": "json", **(settings or {})}
+        flags = [flag for key, value in chosen.items() for flag in ("--set", f"{key}={value}")]
+        serve = ["serve", "--port", str(port), "--upstream", upstream, "--database", f"sqlite:///{self.database}"]
+        super().__init__([*serve, *flags], port, folder / "gateway.log", env)
+
+    def __enter__(self) -> Self:
+        self.start("/livez")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.running:
+            self.stop()
+
+    def rows(self, model: str | None = None) -> int:
+        """Return how many responses the database holds, of one model if named."""
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=5)) as connection:
+            models = [str(value) for (value,) in connection.execute("SELECT model FROM responses")]
+        return len(models) if model is None else models.count(model)
+
+
+class Simulator(Process):
+    """`gateway simulate` on a free port."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        super().__init__(["simulate", "--port", str(port)], port, folder / "simulator.log")
+
+    def __enter__(self) -> Self:
+        self.start("/health")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.running:
+            self.stop()
