@@ -1,0 +1,33 @@
+"""The kinds of inference server the gateway knows."""
+
+from typing import Any
+
+from gateway.ports import Dialect
+from gateway.upstream.llamacpp import LlamaCppDialect
+from gateway.upstream.replay import close_item, drop_empty_tools, mend_items
+from gateway.upstream.vllm import VllmDialect
+
+AUTO = "auto"
+
+
+class GenericDialect:
+    """A server about which nothing is known: the least is changed."""
+
+    name = "generic"
+
+    def adapt(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body with replayed items closed and without an empty tool list."""
+        return drop_empty_tools(mend_items(body, close_item))
+
+
+def find_dialect(name: str) -> Dialect:
+    """Return the dialect of that name; `auto` is generic until the server is recognised.
+
+    Raises:
+        ValueError: no such dialect.
+    """
+    known: tuple[Dialect, ...] = (VllmDialect(), LlamaCppDialect(), GenericDialect())
+    for dialect in known:
+        if dialect.name == name or (name == AUTO and dialect.name == "generic"):
+            return dialect
+    raise ValueError(f"unknown dialect {name!r}; use auto, {', '.join(dialect.name for dialect in known)}")

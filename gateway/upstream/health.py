@@ -1,0 +1,99 @@
+"""Whether the server is well, and which kind it is."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from gateway.ports import Dialect, UpstreamHealth
+from gateway.protocol.errors import UpstreamError
+from gateway.upstream.control import ControlClient, Reply
+from gateway.upstream.dialects import AUTO, find_dialect
+
+_log = logging.getLogger("gateway.upstream")
+
+# Until the server is recognised its restrictions are unknown, so it is asked more often than afterwards.
+_UNRECOGNISED_INTERVAL = 1.0
+
+
+class HealthMonitor:
+    """Probes one server and remembers what it said.
+
+    Args:
+        control: where to ask.
+        dialect: configured dialect, or `auto` to recognise the server.
+        interval: seconds between probes.
+        now: Unix seconds.
+        name: the upstream's name in logs.
+    """
+
+    def __init__(
+        self, control: ControlClient, *, dialect: str, interval: float, now: Callable[[], float], name: str
+    ) -> None:
+        self._control = control
+        self._automatic = dialect == AUTO
+        self._recognised = not self._automatic
+        self._dialect = find_dialect(dialect)
+        self._interval = interval
+        self._now = now
+        self._name = name
+        self._health = UpstreamHealth(
+            healthy=False, detail="not probed yet", checked_at=0.0, dialect=self._dialect.name
+        )
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect in use; generic until the server is recognised."""
+        return self._dialect
+
+    @property
+    def health(self) -> UpstreamHealth:
+        """The last known health."""
+        return self._health
+
+    async def probe(self) -> UpstreamHealth:
+        """Ask for the health now and remember it. Never raises."""
+        try:
+            healthy, detail = await self._ask()
+        except UpstreamError as error:
+            healthy, detail = False, error.message
+        if self._automatic and not healthy:
+            # Another kind of server may come back at the same address.
+            self._recognised = False
+        if healthy != self._health.healthy:
+            _log.info("upstream %s is %s: %s", self._name, "healthy" if healthy else "not healthy", detail)
+        self._health = UpstreamHealth(
+            healthy=healthy, detail=detail, checked_at=self._now(), dialect=self._dialect.name
+        )
+        return self._health
+
+    async def watch(self) -> None:
+        """Probe for ever."""
+        while True:
+            await self.probe()
+            await asyncio.sleep(self._interval if self._recognised else min(self._interval, _UNRECOGNISED_INTERVAL))
+
+    async def _ask(self) -> tuple[bool, str]:
+        path = "/health"
+        reply = await self._control.get(path)
+        if reply.status in {404, 405}:
+            # Not every server has a health route; all have models.
+            path = "/v1/models"
+            reply = await self._control.get(path)
+        if reply.status != 200:
+            return False, f"GET {path} was answered with {reply.status}"
+        if not self._recognised:
+            self._dialect = find_dialect(await self._recognise(reply))
+            self._recognised = True
+            _log.info("upstream %s speaks the %s dialect", self._name, self._dialect.name)
+        return True, "ok"
+
+    async def _recognise(self, health: Reply) -> str:
+        if health.headers.get("Server", "").lower().startswith("llama.cpp"):
+            return "llamacpp"
+        version = await self._control.get("/version")
+        if version.status == 200 and isinstance(version.document().get("version"), str):
+            return "vllm"
+        props = await self._control.get("/props")
+        if props.status == 200 and "default_generation_settings" in props.document():
+            return "llamacpp"
+        return "generic"

@@ -1,0 +1,26 @@
+"""What llama.cpp accepts."""
+
+from typing import Any
+
+from gateway.upstream.replay import Item, close_item, drop_empty_tools, mend_items, read_reasoning
+
+
+class LlamaCppDialect:
+    """llama.cpp's server: it refuses reasoning without text and any `previous_response_id`."""
+
+    name = "llamacpp"
+
+    def adapt(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body with reasoning as plain text, replayed items closed, and without what is refused."""
+        adapted = drop_empty_tools(mend_items(body, _mend))
+        adapted.pop("previous_response_id", None)
+        return adapted
+
+
+def _mend(item: Item) -> Item | None:
+    if item.get("type") != "reasoning":
+        return close_item(item)
+    text = read_reasoning(item)
+    if not text:
+        return None
+    return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}

@@ -1,0 +1,62 @@
+"""The server's model list, asked for once by however many callers want it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from gateway.protocol.errors import UpstreamError
+from gateway.upstream.control import ControlClient
+from gateway.upstream.refusals import read_refusal
+
+
+class ModelList:
+    """A cached, single-flight `GET /v1/models`.
+
+    Args:
+        control: where to ask.
+        fresh_seconds: how long an answer is used again; a failure never is.
+        now: Unix seconds.
+    """
+
+    def __init__(self, control: ControlClient, *, fresh_seconds: float, now: Callable[[], float]) -> None:
+        self._control = control
+        self._fresh_seconds = fresh_seconds
+        self._now = now
+        self._models: list[dict[str, Any]] = []
+        self._fresh_until = 0.0
+        self._flight: asyncio.Task[None] | None = None
+
+    async def get(self) -> dict[str, Any]:
+        """Return `{"object": "list", "data": [...]}`.
+
+        Raises:
+            UpstreamError: the server refused, stayed silent or answered something else.
+        """
+        if asyncio.get_running_loop().time() >= self._fresh_until:
+            if self._flight is None:
+                self._flight = asyncio.create_task(self._fetch())
+                self._flight.add_done_callback(self._land)
+            # Shielded: a caller that leaves must not take the answer from the others.
+            await asyncio.shield(self._flight)
+        return {"object": "list", "data": list(self._models)}
+
+    async def close(self) -> None:
+        """Stop asking."""
+        if self._flight is not None:
+            self._flight.cancel()
+            await asyncio.wait({self._flight})
+
+    async def _fetch(self) -> None:
+        reply = await self._control.get("/v1/models")
+        if reply.status != 200:
+            raise read_refusal(reply.status, reply.headers, reply.body, now=self._now())
+        models = reply.document().get("data")
+        if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
+            raise UpstreamError("The inference server's model list is not a list of models.")
+        self._models = models
+        self._fresh_until = asyncio.get_running_loop().time() + self._fresh_seconds
+
+    def _land(self, flight: asyncio.Task[None]) -> None:
+        self._flight = None
+        if not flight.cancelled():
+            flight.exception()  # every caller may be gone by now, and then nobody else looks at it

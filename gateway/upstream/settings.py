@@ -1,0 +1,45 @@
+"""What one inference server needs to be told about, in seconds and bytes."""
+
+from msgspec import Struct
+
+
+class UpstreamSettings(Struct, frozen=True, kw_only=True):
+    """How to reach one inference server.
+
+    Attributes:
+        url: base address without a trailing slash and without `/v1`.
+        api_key: sent as a bearer token to this server alone, or None.
+        dialect: `vllm`, `llamacpp` or `generic`; `auto` asks the server.
+        connect_timeout: seconds for a free slot in the pool and the TCP and TLS handshake together.
+        first_byte_timeout: seconds from the start of a call to the status line, the upload included.
+        idle_timeout: seconds a reader may wait for the next byte of a body.
+        total_timeout: seconds for a whole call.
+        max_connections: inference connections open at once; probes have a small pool of their own.
+        keepalive: seconds an idle connection may be used again; below the 5 seconds after which the known servers
+            close theirs, so that a request never meets a closing connection.
+        health_interval: seconds between probes.
+        probe_timeout: seconds for one probe or model list.
+        models_cache: seconds a model list stays fresh.
+        read_slice_bytes: most bytes one read returns, and half of what waits unread.
+        max_json_bytes: largest answer to a probe or model list.
+    """
+
+    url: str = "http://127.0.0.1:8000"
+    api_key: str | None = None
+    dialect: str = "auto"
+    connect_timeout: float = 5.0
+    first_byte_timeout: float = 600.0
+    idle_timeout: float = 300.0
+    total_timeout: float = 3600.0
+    max_connections: int = 1024
+    keepalive: float = 4.0
+    health_interval: float = 10.0
+    probe_timeout: float = 5.0
+    models_cache: float = 5.0
+    read_slice_bytes: int = 64 * 1024
+    max_json_bytes: int = 16 * 1024 * 1024
+
+    def __repr__(self) -> str:
+        return (
+            f"UpstreamSettings(url={self.url!r}, dialect={self.dialect!r}, api_key={'set' if self.api_key else None})"
+        )
