@@ -111,7 +111,7 @@ class Upstream:
         self._scripts: dict[str, Script] = {}
         self._fallback: Script | None = None
         self._version = version
-        self._port = port
+        self.port = port
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -119,7 +119,7 @@ class Upstream:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def script(self, model: str, script: Script) -> str:
         """Answer calls for `model` with `script`; returns the model's name."""
@@ -155,8 +155,8 @@ class Upstream:
         self._loop.close()
 
     async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, limit=1 << 20)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=1 << 20)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def _stop(self) -> None:
         assert self._server is not None

@@ -1,0 +1,98 @@
+"""Recordings of real engines, replayed byte for byte behind a running gateway.
+
+The control at the end judges the recordings themselves: no engine's own stream would pass.
+"""
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conformance import capture as captures
+from conformance.capture import Capture, said_by, said_in, standard_usage
+from conformance.verdict import judge_response, judge_stream
+from harness.client import Answer, create
+from harness.processes import Gateway
+from harness.upstream import Upstream
+
+# What a stateful recording answered at once is no answer for a gateway that asked in the foreground.
+QUEUED = {"vllm-0.32.0/background_post", "vllm-0.32.0/background_post2", "vllm-0.32.0/prev_queued"}
+STREAMED = [name for name in captures.names() if captures.load(name).streams]
+JSON = [name for name in captures.names() if name not in {*STREAMED, *QUEUED}]
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder: Path = tmp_path_factory.mktemp("captures")
+    with Upstream() as upstream:
+        upstream.otherwise(captures.replay)
+        with Gateway(folder, upstream.url) as running:
+            yield running
+
+
+def play(gateway: Gateway, capture: Capture) -> Answer:
+    answer = create(gateway.port, capture.request)
+    assert answer.status == 200, f"{answer.body!r}\n{gateway.log[-4000:]}"
+    return answer
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_streams(gateway: Gateway, name: str) -> None:
+    capture = captures.load(name)
+    answer = play(gateway, capture)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert judge_stream(answer.body) == []
+    assert answer.final["status"] == capture.status
+    assert said_in(answer.events) == capture.said
+    if capture.final is not None:
+        assert standard_usage(answer.final["usage"]) == standard_usage(capture.final["usage"])
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json(gateway: Gateway, name: str) -> None:
+    capture = captures.load(name)
+    response = play(gateway, capture).json
+    assert judge_response(response) == []
+    assert response["status"] == capture.status
+    assert [said_by(item) for item in response["output"]] == capture.said
+    assert capture.final is not None
+    assert standard_usage(response["usage"]) == standard_usage(capture.final["usage"])
+    if response["status"] == "incomplete" and response["output"]:
+        assert response["output"][-1]["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("name", sorted(QUEUED))
+def test_an_engine_that_only_queues_did_not_answer(gateway: Gateway, name: str) -> None:
+    answer = create(gateway.port, captures.load(name).request)
+    assert answer.status == 502
+    assert answer.error["code"] == "upstream_error"
+
+
+def test_the_recordings_are_complete() -> None:
+    assert len(captures.names()) == 199
+    for name in captures.names():
+        capture = captures.load(name)
+        assert sum(capture.chunks) == len(capture.raw), name
+        assert capture.status in ("completed", "incomplete", "failed", "queued"), name
+
+
+def test_the_replay_gives_back_the_recorded_bytes() -> None:
+    with Upstream() as upstream:
+        upstream.otherwise(captures.replay)
+        for name in ("vllm-0.32.0/unicode_stream", "llama.cpp-b11434-gemma3-270m/text_nonstream"):
+            capture = captures.load(name)
+            assert create(upstream.port, {"model": name}).body == capture.raw
+
+
+def test_a_cut_recording_is_cut_again() -> None:
+    capture = captures.load("vllm-0.32.0/engine_killed_mid_stream")
+    with Upstream() as upstream:
+        upstream.otherwise(captures.replay)
+        with pytest.raises(http.client.IncompleteRead) as broken:
+            create(upstream.port, {"model": capture.name})
+    assert broken.value.partial == capture.raw
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_no_engine_stream_would_pass_as_it_is(name: str) -> None:
+    assert judge_stream(captures.load(name).raw) != []
