@@ -1,0 +1,57 @@
+"""What becomes of one batch: durable together, or each with its own error."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from gateway.ports import StoredResponse
+from gateway.protocol.errors import StorageUnavailable
+from gateway.storage.faults import StorageNotReady, describe_fault, unavailable
+from gateway.storage.rows import insert_responses, select_stored_ids
+
+_log = logging.getLogger(__name__)
+
+
+class BatchCommit:
+    """Writes batches into the database; the callable a `Writer` needs.
+
+    A lost connection is tried again once on a new one, leaving out what the first try made durable after all.
+    A response the database refuses fails alone. Any other fault fails the whole batch.
+    """
+
+    def __init__(self, engine: Engine, ensure_schema: Callable[[], None]) -> None:
+        self._engine = engine
+        self._ensure_schema = ensure_schema
+
+    def __call__(self, batch: Sequence[StoredResponse]) -> Sequence[StorageUnavailable | None]:
+        """Store the batch and return one outcome for each response, None when it is durable."""
+        try:
+            self._insert_or_resume(batch)
+        except (StatementError, OverflowError, TypeError, ValueError) as error:
+            # The values are at fault, unless the database itself is.
+            if len(batch) > 1 and not isinstance(error, OperationalError | InterfaceError):
+                return [outcome for response in batch for outcome in self([response])]
+            return _refuse(batch, error)
+        except (PoolTimeout, StorageNotReady) as error:
+            return _refuse(batch, error)
+        return [None] * len(batch)
+
+    def _insert_or_resume(self, batch: Sequence[StoredResponse]) -> None:
+        try:
+            self._ensure_schema()
+            with self._engine.begin() as connection:
+                insert_responses(connection, batch)
+        except (OperationalError, InterfaceError) as error:
+            if not error.connection_invalidated:
+                raise
+            with self._engine.begin() as connection:
+                stored = select_stored_ids(connection, batch)
+                insert_responses(connection, [response for response in batch if response.id not in stored])
+
+
+def _refuse(batch: Sequence[StoredResponse], error: Exception) -> Sequence[StorageUnavailable]:
+    _log.warning("%d responses were not stored: %s", len(batch), describe_fault(error))
+    return [unavailable(error) for _ in batch]

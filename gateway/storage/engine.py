@@ -1,0 +1,111 @@
+"""Engines: how connections to either database are opened."""
+
+import math
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import URL, Engine, create_engine, event
+
+from gateway.storage.faults import StorageNotReady
+from gateway.storage.settings import StoreSettings, is_sqlite
+
+_JOURNAL_RETRY_SECONDS = 0.01
+
+
+def open_engine(settings: StoreSettings) -> Engine:
+    """Return an engine with one connection for the writer and one for each reader; connects to nothing yet.
+
+    Raises:
+        StorageNotReady: the PostgreSQL driver is not installed.
+    """
+    arguments = _sqlite_arguments(settings) if is_sqlite(settings.url) else _postgres_arguments(settings)
+    try:
+        engine = create_engine(
+            **arguments,
+            hide_parameters=True,
+            pool_size=settings.readers + 1,
+            max_overflow=0,
+            pool_timeout=settings.busy_timeout_seconds,
+            pool_use_lifo=True,
+        )
+    except ModuleNotFoundError:
+        raise StorageNotReady(
+            "PostgreSQL needs its driver; install it with `pip install 'responses-gateway[postgres]'`."
+        ) from None
+    if is_sqlite(settings.url):
+        event.listen(engine, "connect", _PragmaSetter(settings))
+    return engine
+
+
+def create_file(url: URL) -> None:
+    """Make the SQLite file, readable by its owner alone, unless it exists. Does nothing for PostgreSQL.
+
+    Raises:
+        StorageNotReady: its folder is missing or may not be written.
+    """
+    if not is_sqlite(url):
+        return
+    path = Path(url.database or "").absolute()
+    if not path.parent.is_dir():
+        raise StorageNotReady(f"The folder {path.parent} of the database does not exist; create it or change the URL.")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        # Opening and closing the file again would drop the locks SQLite holds on it in this process.
+        return
+    except OSError as error:
+        raise StorageNotReady(f"The database {path} cannot be created: {error.strerror}.") from None
+
+
+class _PragmaSetter:
+    """Prepares every new SQLite connection."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._synchronous = settings.sqlite_synchronous
+        self._patience = settings.busy_timeout_seconds
+
+    def __call__(self, connection: sqlite3.Connection, _record: object) -> None:
+        self._enter_wal(connection)
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    def _enter_wal(self, connection: sqlite3.Connection) -> None:
+        # SQLite does not honour its busy timeout while it changes the journal mode, which two starters may do at once.
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_JOURNAL_RETRY_SECONDS)
+            else:
+                return
+
+
+def _sqlite_arguments(settings: StoreSettings) -> dict[str, Any]:
+    path = quote(str(Path(settings.url.database or "").absolute()))
+    return {
+        # Mode rw opens a file, but never makes one: that is for `create_file`, with its narrow permissions.
+        "url": settings.url.set(database=f"file:{path}", query={"uri": "true", "mode": "rw"}),
+        # IMMEDIATE takes the write lock at the first write, under the busy timeout, instead of failing on the way up.
+        "connect_args": {"timeout": settings.busy_timeout_seconds, "isolation_level": "IMMEDIATE"},
+    }
+
+
+def _postgres_arguments(settings: StoreSettings) -> dict[str, Any]:
+    statement = math.ceil(settings.statement_timeout_seconds * 1000)
+    lock = math.ceil(settings.busy_timeout_seconds * 1000)
+    own_options = settings.url.query.get("options", "")
+    connect_args = {
+        "application_name": "responses-gateway",
+        "connect_timeout": max(2, math.ceil(settings.busy_timeout_seconds)),
+        "tcp_user_timeout": statement,
+    }
+    connect_args = {name: value for name, value in connect_args.items() if name not in settings.url.query}
+    connect_args["options"] = f"-c statement_timeout={statement} -c lock_timeout={lock} {own_options}"
+    return {"url": settings.url, "connect_args": connect_args, "use_native_hstore": False}

@@ -1,0 +1,80 @@
+"""Database errors in the gateway's own words: no SQL, no values, no secrets."""
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from gateway.protocol.errors import StorageUnavailable
+
+UNMIGRATED = "The database has no tables of this gateway yet; run `gateway db upgrade`."
+
+_SQLITE = {
+    "SQLITE_BUSY": "The database is locked by another process.",
+    "SQLITE_LOCKED": "The database is locked by another process.",
+    "SQLITE_FULL": "The disk of the database is full.",
+    "SQLITE_READONLY": "The database is read-only.",
+    "SQLITE_CANTOPEN": "The database file does not exist or cannot be opened.",
+    "SQLITE_IOERR": "The disk of the database reports an error.",
+    "SQLITE_CORRUPT": "The database file is damaged.",
+    "SQLITE_NOTADB": "The database file is not a SQLite database.",
+    "SQLITE_PERM": "The database file may not be opened by this user.",
+    "SQLITE_CONSTRAINT": "The database refused the response: its id exists already or its parent is gone.",
+    "SQLITE_TOOBIG": "The response is larger than the database accepts.",
+}
+
+# SQLSTATE codes, longest prefix first.
+_POSTGRES = {
+    "25006": "The database is read-only.",
+    "3D000": "The database named in the URL does not exist.",
+    "42P01": UNMIGRATED,
+    "42501": "The database user lacks a permission.",
+    "53100": "The disk of the database is full.",
+    "53300": "The database has no connection left.",
+    "55P03": "The database is locked by another process.",
+    "57014": "The database did not answer within statement_timeout_seconds.",
+    "22": "The database refused a value of the response.",
+    "23": "The database refused the response: its id exists already or its parent is gone.",
+    "28": "The database refused the user name or password.",
+    "40": "The database gave way to another transaction.",
+    "53": "The database lacks resources.",
+    "54": "The response is larger than the database accepts.",
+    "57": "The database is shutting down or starting.",
+    "58": "The disk of the database reports an error.",
+}
+
+
+class StorageNotReady(Exception):
+    """The store cannot start as configured; waiting will not mend it. Its text says what to do."""
+
+
+def describe_fault(error: Exception) -> str:
+    """Return one sentence on a database error, fit for callers and logs."""
+    if isinstance(error, StorageNotReady):
+        return str(error)
+    if isinstance(error, PoolTimeout):
+        return "The database has no connection left."
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, sqlite3.Error):
+        return _describe_sqlite(cause)
+    state = getattr(cause, "sqlstate", None)
+    if state:
+        known = (text for prefix, text in _POSTGRES.items() if state.startswith(prefix))
+        return next(known, f"The database reports an error (SQLSTATE {state}).")
+    if isinstance(error, DBAPIError):
+        return "The database cannot be reached."
+    return f"The store met an unexpected {type(error).__name__}."
+
+
+def unavailable(error: Exception) -> StorageUnavailable:
+    """Wrap a database error for the caller."""
+    return StorageUnavailable(describe_fault(error))
+
+
+def _describe_sqlite(error: sqlite3.Error) -> str:
+    if str(error).startswith("no such table"):
+        return UNMIGRATED
+    name = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
+    # Extended names, such as SQLITE_BUSY_SNAPSHOT, start with the primary one.
+    known = (text for primary, text in _SQLITE.items() if name == primary or name.startswith(f"{primary}_"))
+    return next(known, f"The database reports an error ({name}).")

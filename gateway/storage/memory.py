@@ -1,0 +1,74 @@
+"""The store's twin in memory, for tests and for trying things out; it forgets everything at the end."""
+
+from collections.abc import Iterator
+
+from gateway.ports import History, StoredResponse, StoreHealth
+from gateway.protocol.errors import StorageUnavailable
+from gateway.storage.history import check_bounds
+from gateway.storage.rows import count_item_bytes
+
+
+class MemoryStore:
+    """`ports.Store` in a dictionary."""
+
+    def __init__(self, *, history_max_responses: int = 10_000, history_max_bytes: int = 64 * 1024 * 1024) -> None:
+        self._max_responses = history_max_responses
+        self._max_bytes = history_max_bytes
+        self._responses: dict[str, StoredResponse] = {}
+        self._closed = False
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def append(self, response: StoredResponse) -> None:
+        """Keep the response.
+
+        Raises:
+            StorageUnavailable: the id is taken, the parent is not there, or the store is closed.
+        """
+        if self._closed:
+            raise StorageUnavailable("The store is closed.")
+        orphaned = response.parent_id is not None and self._find(response.principal, response.parent_id) is None
+        if orphaned or response.id in self._responses:
+            raise StorageUnavailable("The database refused the response: its id exists already or its parent is gone.")
+        self._responses[response.id] = response
+
+    async def history(self, principal: str, response_id: str) -> History | None:
+        """Walk the chain; as `SqlStore.history`.
+
+        Raises:
+            ResourceLimitExceeded: the chain passes a bound.
+        """
+        chain = list(self._walk(principal, response_id))
+        if not chain:
+            return None
+        check_bounds(
+            responses=len(chain),
+            size=sum(map(count_item_bytes, chain)),
+            max_responses=self._max_responses,
+            max_bytes=self._max_bytes,
+        )
+        items = tuple(item for response in reversed(chain) for item in response.items)
+        return History(response_id=response_id, items=items)
+
+    async def response(self, principal: str, response_id: str) -> StoredResponse | None:
+        """Return one response with its own items, or None."""
+        return self._find(principal, response_id)
+
+    async def probe(self) -> StoreHealth:
+        """Healthy until closed."""
+        return StoreHealth(healthy=not self._closed, detail="The store is closed." if self._closed else "In memory.")
+
+    async def close(self) -> None:
+        """Refuse appends from now on."""
+        self._closed = True
+
+    def _find(self, principal: str, response_id: str) -> StoredResponse | None:
+        response = self._responses.get(response_id)
+        return response if response is not None and response.principal == principal else None
+
+    def _walk(self, principal: str, response_id: str) -> Iterator[StoredResponse]:
+        current: str | None = response_id
+        while current is not None and (response := self._find(principal, current)):
+            yield response
+            current = response.parent_id

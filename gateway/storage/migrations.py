@@ -1,0 +1,161 @@
+"""Schema revisions, run in code under a lock, so that two starters never race."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from importlib import resources
+from pathlib import Path
+
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine
+
+from alembic import command
+from gateway.storage.faults import UNMIGRATED, StorageNotReady
+
+# Any number will do, as long as every version of the gateway uses the same.
+_ADVISORY_LOCK = 7_303_014_821_066
+# Alembic keeps the running migration in module globals.
+_ALEMBIC = threading.Lock()
+
+
+class SchemaState(Enum):
+    """How the database's schema relates to this version of the gateway."""
+
+    CURRENT = "current"
+    UNMIGRATED = "unmigrated"
+    OLDER = "older"
+    NEWER = "newer"
+
+
+def find_head() -> str:
+    """Return the newest revision this version knows."""
+    head = _scripts().get_current_head()
+    if head is None:
+        raise StorageNotReady("The gateway was installed without its migrations; install it again.")
+    return head
+
+
+def read_revision(connection: Connection) -> str | None:
+    """Return the database's revision, None when it was never migrated."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def compare(revision: str | None) -> SchemaState:
+    """Relate a database's revision to this version of the gateway; one it does not know is newer."""
+    if revision is None:
+        return SchemaState.UNMIGRATED
+    if revision == find_head():
+        return SchemaState.CURRENT
+    known = {script.revision for script in _scripts().walk_revisions()}
+    return SchemaState.OLDER if revision in known else SchemaState.NEWER
+
+
+def require_current(revision: str | None) -> None:
+    """Refuse a database that is not at the newest revision.
+
+    Raises:
+        StorageNotReady: unmigrated, older or newer, and what to do.
+    """
+    state = compare(revision)
+    if state is SchemaState.UNMIGRATED:
+        raise StorageNotReady(UNMIGRATED)
+    if state is SchemaState.OLDER:
+        raise StorageNotReady(
+            f"The database is at revision {revision}, this gateway needs {find_head()}; run `gateway db upgrade`."
+        )
+    if state is SchemaState.NEWER:
+        raise StorageNotReady(
+            f"The database is at revision {revision}, which this gateway does not know (its newest is {find_head()}); "
+            "install the newer gateway, or run `gateway db downgrade` with that one."
+        )
+
+
+def upgrade(engine: Engine, revision: str = "head") -> str | None:
+    """Migrate up to the revision and return where the database is now.
+
+    Raises:
+        StorageNotReady: there is no such revision, or the database is newer than this gateway.
+    """
+    with _locked(engine) as connection:
+        if compare(read_revision(connection)) is SchemaState.NEWER:
+            require_current(read_revision(connection))
+        _run(command.upgrade, connection, revision)
+        return read_revision(connection)
+
+
+def downgrade(engine: Engine, revision: str) -> str | None:
+    """Migrate down to the revision (`base` empties the database) and return where the database is now.
+
+    Raises:
+        StorageNotReady: there is no such revision, or the database is newer than this gateway.
+    """
+    with _locked(engine) as connection:
+        _run(command.downgrade, connection, revision)
+        return read_revision(connection)
+
+
+@contextmanager
+def _locked(engine: Engine) -> Iterator[Connection]:
+    """One transaction around the whole migration that no other process shares."""
+    with engine.connect() as connection:
+        # The settings below must not stay with a connection that goes back to the pool.
+        connection.detach()
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+        yield connection
+        connection.commit()
+
+
+def _run(step: Callable[[Config, str], None], connection: Connection, revision: str) -> None:
+    config = _config()
+    config.attributes["connection"] = connection
+    try:
+        with _ALEMBIC:
+            step(config, revision)
+    except CommandError as error:
+        raise StorageNotReady(f"The database cannot be migrated to '{revision}': {error}") from error
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+def _config() -> Config:
+    packaged = Path(str(resources.files("gateway"))) / "_alembic"
+    checkout = Path(__file__).parents[2] / "alembic"
+    config = Config()
+    config.set_main_option("script_location", str(packaged if packaged.is_dir() else checkout).replace("%", "%%"))
+    return config
+
+
+class SchemaGate:
+    """Lets nothing through to a database until its schema was seen to fit."""
+
+    def __init__(self, engine: Engine, *, migrates: bool) -> None:
+        self._engine = engine
+        self._migrates = migrates
+        self._open = False
+
+    def ensure(self) -> None:
+        """Check the schema, and migrate it where that is wanted, until it fits once; free from then on.
+
+        Raises:
+            StorageNotReady: the schema does not fit; says what to do.
+            sqlalchemy.exc.SQLAlchemyError: the database does not answer.
+        """
+        if self._open:
+            return
+        with self._engine.connect() as connection:
+            revision = read_revision(connection)
+        if self._migrates and compare(revision) is not SchemaState.CURRENT:
+            revision = upgrade(self._engine)
+        require_current(revision)
+        self._open = True

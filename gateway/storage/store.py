@@ -1,0 +1,129 @@
+"""The store in a database."""
+
+import asyncio
+import logging
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.ports import History, StoredResponse, StoreHealth
+from gateway.protocol.errors import StorageUnavailable
+from gateway.storage.commit import BatchCommit
+from gateway.storage.engine import create_file, open_engine
+from gateway.storage.faults import StorageNotReady, describe_fault
+from gateway.storage.history import HistoryQuery
+from gateway.storage.migrations import SchemaGate, SchemaState, compare, read_revision, require_current
+from gateway.storage.readers import Readers
+from gateway.storage.rows import build_response, select_response
+from gateway.storage.settings import StoreSettings, is_sqlite
+from gateway.storage.writer import Writer
+
+_log = logging.getLogger(__name__)
+
+
+class SqlStore:
+    """`ports.Store` on SQLite or PostgreSQL. Several processes may share one database."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        """Prepare the parts; connects to nothing.
+
+        Raises:
+            StorageNotReady: the PostgreSQL driver is not installed.
+        """
+        self._settings = settings
+        self._engine = open_engine(settings)
+        self._gate = SchemaGate(self._engine, migrates=settings.migrates_on_start)
+        self._readers = Readers(
+            self._engine, self._gate.ensure, threads=settings.readers, max_entries=settings.reader_max_entries
+        )
+        self._writer = Writer(
+            BatchCommit(self._engine, self._gate.ensure),
+            max_entries=settings.writer_max_entries,
+            max_bytes=settings.writer_max_bytes,
+            batch_entries=settings.writer_batch_entries,
+        )
+        self._history = HistoryQuery(max_responses=settings.history_max_responses, max_bytes=settings.history_max_bytes)
+        self._response = select_response()
+
+    async def start(self) -> None:
+        """Check or migrate the schema and start the threads.
+
+        A PostgreSQL server that cannot be reached yet is no error: the store is unhealthy until it answers.
+
+        Raises:
+            StorageNotReady: the folder of the SQLite file is missing, SQLite cannot use the file, or the schema does
+                not fit this version; the text says what to do.
+        """
+        await asyncio.to_thread(self._prepare)
+        self._writer.start()
+
+    async def append(self, response: StoredResponse) -> None:
+        """Persist one response with its items; returns only after COMMIT.
+
+        Raises:
+            StorageUnavailable: the database refused, the writer's queue is full, the parent is gone or the id is taken.
+        """
+        await self._writer.write(response)
+
+    async def history(self, principal: str, response_id: str) -> History | None:
+        """Return the effective history with one query, or None when the principal has no such live response.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+            ResourceLimitExceeded: the chain passes `history_max_responses` or `history_max_bytes`.
+        """
+        return await self._readers.run(
+            lambda connection: self._history.read(connection, principal, response_id), timeout=self._read_timeout
+        )
+
+    async def response(self, principal: str, response_id: str) -> StoredResponse | None:
+        """Return one live response with its own items, or None.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+
+        def read(connection: Connection) -> StoredResponse | None:
+            parameters = {"principal": principal, "response_id": response_id}
+            rows = connection.execute(self._response, parameters).all()
+            return build_response(rows) if rows else None
+
+        return await self._readers.run(read, timeout=self._read_timeout)
+
+    async def probe(self) -> StoreHealth:
+        """Check within `busy_timeout_seconds` that the database answers and its schema fits. Never raises.
+
+        A schema that became newer since the start stays healthy: that is an upgrade rolling over the replicas.
+        """
+        try:
+            revision = await self._readers.run(read_revision, timeout=self._settings.busy_timeout_seconds)
+            if compare(revision) is SchemaState.NEWER:
+                return StoreHealth(healthy=True, detail=f"The schema moved on to revision {revision}; upgrade soon.")
+            require_current(revision)
+        except StorageUnavailable as error:
+            return StoreHealth(healthy=False, detail=error.message)
+        except StorageNotReady as error:
+            return StoreHealth(healthy=False, detail=str(error))
+        return StoreHealth(healthy=True, detail="The database answers.")
+
+    async def close(self) -> None:
+        """Write what is queued, then close every connection. Idempotent."""
+        await asyncio.to_thread(self._release)
+
+    @property
+    def _read_timeout(self) -> float:
+        return self._settings.statement_timeout_seconds + self._settings.busy_timeout_seconds
+
+    def _prepare(self) -> None:
+        create_file(self._settings.url)
+        try:
+            self._gate.ensure()
+        except SQLAlchemyError as error:
+            if is_sqlite(self._settings.url):
+                raise StorageNotReady(f"{describe_fault(error)} ({self._settings.url.database})") from error
+            _log.warning("the database is not usable yet, every use tries again: %s", describe_fault(error))
+
+    def _release(self) -> None:
+        self._writer.close()
+        self._readers.close()
+        self._engine.dispose()

@@ -1,0 +1,116 @@
+"""The tables. What each column is for is told in `docs/explanation/storage.md`."""
+
+import re
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Dialect, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_UNSTORABLE = re.compile("[\x00\\\\\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
+
+
+class CallerText(TypeDecorator[str]):
+    r"""Text that a caller may have chosen: any Python string, in any database.
+
+    PostgreSQL text holds no NUL and no driver encodes a lone surrogate, so both, and the backslash that marks them,
+    are stored as `\\uXXXX`. The mapping is one to one: equality, indexes and foreign keys work on the stored form.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Sort PostgreSQL columns bytewise, so that no index depends on the system's locale data."""
+        return dialect.type_descriptor(Text(collation="C" if dialect.name == "postgresql" else None))
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Escape on the way in."""
+        if value is None:
+            return None
+        return _UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Unescape on the way out."""
+        if value is None or "\\" not in value:
+            return value
+        return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+
+
+# SQLite numbers rows by itself only where the key is exactly INTEGER.
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("id", CallerText, primary_key=True),
+    Column("principal", CallerText, nullable=False),
+    Column("metadata", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("deleted_at", BigInteger),
+)
+
+responses = Table(
+    "responses",
+    metadata,
+    Column("id", CallerText, primary_key=True),
+    Column("principal", CallerText, nullable=False),
+    Column("parent_id", CallerText, ForeignKey("responses.id"), index=True),
+    Column("root_id", CallerText, nullable=False),
+    Column("conversation_id", CallerText, ForeignKey("conversations.id", ondelete="SET NULL"), index=True),
+    Column("status", Text, nullable=False),
+    Column("model", CallerText, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("completed_at", BigInteger),
+    Column("deleted_at", BigInteger),
+    Column("item_bytes", BigInteger, nullable=False),
+    Column("snapshot", LargeBinary, nullable=False),
+)
+_is_root = responses.c.parent_id.is_(None)
+Index(None, responses.c.root_id, responses.c.created_at)
+Index("ix_responses_roots", responses.c.created_at, sqlite_where=_is_root, postgresql_where=_is_root)
+
+items = Table(
+    "items",
+    metadata,
+    Column("row_id", RowId, primary_key=True),
+    Column("response_id", CallerText, ForeignKey("responses.id", ondelete="SET NULL")),
+    Column("position", Integer, nullable=False),
+    Column("principal", CallerText, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("type", CallerText, nullable=False),
+    Column("id", CallerText, nullable=False),
+    Column("call_id", CallerText),
+    Column("status", CallerText),
+    Column("agent", CallerText, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+Index(None, items.c.response_id, items.c.position, unique=True)
+
+conversation_items = Table(
+    "conversation_items",
+    metadata,
+    Column("conversation_id", CallerText, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("item_row_id", RowId, ForeignKey("items.row_id"), nullable=False, index=True),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("response_id", CallerText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("path", CallerText, nullable=False),
+    Column("parent_path", CallerText),
+    Column("status", Text, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
