@@ -1,0 +1,143 @@
+"""`gateway config`: check, show and generate the configuration."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from gateway.cli.options import EXIT_UNUSABLE, config_options, load_or_exit, print_findings
+from gateway.config import ConfigError, GatewayConfig, LoadedConfig, Secret, load_config
+from gateway.config.findings import Path as KeyPath
+from gateway.config.tree import Entries, Leaf, Node, format_path, gateway_tree, walk
+
+_EXIT_WARNINGS = 1
+
+
+@click.group("config")
+def command() -> None:
+    """Check, show and generate the configuration."""
+
+
+@command.command("check")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@config_options
+@click.option("--strict", is_flag=True, help="Exit with 1 when there are warnings.")
+@click.pass_context
+def check(
+    context: click.Context, file: Path | None, config: Path | None, overrides: tuple[str, ...], *, strict: bool
+) -> None:
+    """Report every problem and warning. Exit codes: 0 fine, 1 warnings with --strict, 2 problems."""
+    if file and config:
+        raise click.UsageError("name the file once: as FILE or with --config")
+    try:
+        loaded = load_config(file or config, os.environ, overrides)
+    except ConfigError as error:
+        print_findings(error.warnings, error.problems)
+        click.echo(f"{_count(len(error.problems), 'problem')}, {_count(len(error.warnings), 'warning')}", err=True)
+        context.exit(EXIT_UNUSABLE)
+    print_findings(loaded.warnings)
+    noted = f", {_count(len(loaded.warnings), 'warning')}" if loaded.warnings else ""
+    click.echo(f"{loaded.file or 'defaults and environment'}: ok{noted}")
+    context.exit(_EXIT_WARNINGS if strict and loaded.warnings else 0)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+@command.command("show")
+@config_options
+@click.option("--origin", is_flag=True, help="Tell where each value comes from: as a table, or with --format json.")
+@click.option("--format", "form", type=click.Choice(["toml", "json"]), help="Print for machines; toml by default.")
+def show(config: Path | None, overrides: tuple[str, ...], form: str | None, *, origin: bool) -> None:
+    """Show the values in effect. Secrets are redacted."""
+    if origin and form == "toml":
+        raise click.UsageError("TOML has no place for origins; use --format json, or no --format for a table")
+    loaded = load_or_exit(config, overrides)
+    if origin and form is None:
+        _print_table(loaded)
+    elif form == "json":
+        _print_json(loaded, origin=origin)
+    else:
+        import tomli_w
+
+        click.echo(tomli_w.dumps(_plain_tree(loaded.config)), nl=False)
+
+
+def _print_table(loaded: LoadedConfig) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gateway.config.render import to_toml_value, written_form
+
+    table = Table("key", "value", "origin", box=None, pad_edge=False)
+    for path, node, value in walk(gateway_tree(), loaded.config):
+        name = format_path(path)
+        shown = "" if value is None else to_toml_value(written_form(node, value))
+        table.add_row(
+            name, shown, str(loaded.origins[name]), style="dim" if loaded.origins[name].kind == "default" else ""
+        )
+    console = Console(highlight=False, markup=False)
+    # A pipe has no width: nothing is cut there.
+    console.print(table, width=None if console.is_terminal else 10_000, no_wrap=not console.is_terminal)
+
+
+def _print_json(loaded: LoadedConfig, *, origin: bool) -> None:
+    import msgspec
+
+    content: Mapping[str, Any] = _plain_tree(loaded.config)
+    if origin:
+        content = {
+            format_path(path): {"value": _plain(value), "origin": str(loaded.origins[format_path(path)])}
+            for path, _, value in walk(gateway_tree(), loaded.config)
+        }
+    click.echo(msgspec.json.format(msgspec.json.encode(content)))
+
+
+def _plain_tree(config: GatewayConfig) -> dict[str, Any]:
+    """Return the set values as nested tables; a secret read from a file is left to its `_file` key."""
+    settings: list[tuple[KeyPath, Node, Any]] = list(walk(gateway_tree(), config))
+    present = {path for path, _, value in settings if value is not None}
+    tree: dict[str, Any] = {}
+    for path, node, value in settings:
+        twin = (*path[:-1], f"{path[-1]}_file")
+        if value is None or (isinstance(node, Leaf) and node.secret and twin in present):
+            continue
+        table = tree
+        for name in path[:-1]:
+            table = table.setdefault(name, {})
+        table[path[-1]] = {} if isinstance(node, Entries) else _plain(value)
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return value.redacted
+    return list(value) if isinstance(value, tuple) else value
+
+
+@command.command("init")
+@click.argument("file", default="gateway.toml", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def init(file: Path, *, force: bool) -> None:
+    """Write a file with every key commented out, beside its description and default."""
+    from gateway.config.render import render_toml
+
+    try:
+        with file.open("w" if force else "x", encoding="utf-8") as stream:
+            stream.write(render_toml())
+    except FileExistsError:
+        raise click.ClickException(f"{file} exists; --force overwrites it") from None
+    except OSError as error:
+        raise click.ClickException(f"cannot write {file}: {error.strerror}") from None
+    click.echo(f"wrote {file}; `gateway config schema > gateway.schema.json` beside it lets editors complete keys")
+
+
+@command.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of the file."""
+    from gateway.config.render import render_schema
+
+    click.echo(render_schema(), nl=False)

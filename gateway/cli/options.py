@@ -1,0 +1,50 @@
+"""The options by which every command finds its configuration."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import rich_click as click
+
+from gateway.config import ConfigError, Finding, LoadedConfig, load_config
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+EXIT_UNUSABLE = 2
+
+
+def config_options(command: _Command) -> _Command:
+    """Add `--config` and `--set`; the command receives `config: Path | None` and `overrides: tuple[str, ...]`."""
+    command = click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="SECTION.KEY=VALUE",
+        help="Set one key, as often as needed; beats the environment and the file.",
+    )(command)
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        help="TOML file to read; without it the one that GATEWAY_CONFIG names, if any.",
+    )(command)
+
+
+def load_or_exit(config: Path | None, overrides: Sequence[str]) -> LoadedConfig:
+    """Load the configuration; warnings and problems go to stderr, and problems end the process with status 2."""
+    try:
+        loaded = load_config(config, os.environ, overrides)
+    except ConfigError as error:
+        print_findings(error.warnings, error.problems)
+        sys.exit(EXIT_UNUSABLE)
+    print_findings(loaded.warnings)
+    return loaded
+
+
+def print_findings(warnings: Sequence[Finding], problems: Sequence[Finding] = ()) -> None:
+    """Write findings to stderr, one a line."""
+    for finding in warnings:
+        click.secho(f"warning: {finding}", fg="yellow", err=True)
+    for finding in problems:
+        click.secho(f"error: {finding}", fg="red", err=True)

@@ -1,0 +1,172 @@
+"""URLs, addresses and header names: what is accepted, and in which one spelling it is kept."""
+
+import re
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.config.secret import SecretUrl
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s*]+")
+_FRAMING_HEADERS: Final = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected a string")  # noqa: TRY004 - every parser reports by ValueError
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError('expected an array of strings such as ["a", "b"]')  # noqa: TRY004 - as above
+    return tuple(_text(item) for item in value)
+
+
+def parse_host(value: Any) -> str:
+    """Return a host name or IP address, IPv6 without brackets, lower-cased.
+
+    Raises:
+        ValueError: anything else, for example a host with a port.
+    """
+    host = _text(value)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        if not _HOST_NAME.fullmatch(host):
+            raise ValueError("not a host; write a name or an IP address, without a port") from None
+        return host.lower()
+
+
+def parse_hosts(value: Any) -> tuple[str, ...]:
+    """Return host names, each as `parse_host` does.
+
+    Raises:
+        ValueError: the value is no array of hosts.
+    """
+    return tuple(parse_host(item) for item in _texts(value))
+
+
+def split_bind(bind: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT` or `[IPv6]:PORT`.
+
+    Raises:
+        ValueError: there is no host, no port, or the port is beyond 65535.
+    """
+    host, separator, port = bind.rpartition(":")
+    if not separator or not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
+        raise ValueError('not an address; write HOST:PORT such as "127.0.0.1:9901" or "[::1]:9901"')
+    if ":" in host and not host.startswith("["):
+        raise ValueError('an IPv6 address needs brackets, such as "[::1]:9901"')
+    return parse_host(host), int(port)
+
+
+def parse_bind(value: Any) -> str:
+    """Return the address unchanged after `split_bind` accepted it.
+
+    Raises:
+        ValueError: as `split_bind`.
+    """
+    split_bind(_text(value))
+    return _text(value)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host; a name other than `localhost` counts as reachable."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether the host means every interface."""
+    return host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+
+
+def parse_http_url(value: Any) -> str:
+    """Return the base URL of a server without a trailing `/v1` or slash.
+
+    Raises:
+        ValueError: no http(s) URL, no host, a bad port, or credentials, a query or a fragment in it.
+    """
+    url = _text(value)
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not re.fullmatch(r"[!-~]+", url):
+        raise ValueError("not a URL; write http://HOST:PORT or https://HOST")
+    if "@" in parts.netloc:
+        raise ValueError("holds credentials; put the key into api_key or api_key_file")
+    if parts.query or parts.fragment:
+        raise ValueError("holds a query or a fragment; write only scheme, host, port and path")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("holds a port that is not between 0 and 65535") from None
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def parse_database_url(value: Any) -> SecretUrl:
+    """Return the URL of a database.
+
+    Raises:
+        ValueError: anything but `sqlite:///PATH` with a file, or `postgresql://…`.
+    """
+    url = _text(value)
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in {"sqlite", "postgresql"} or not url.isprintable():
+        raise ValueError("not a database URL; write sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+    if scheme == "sqlite" and (not rest.startswith("/") or not rest.removeprefix("/").partition("?")[0]):
+        raise ValueError("names no file; write sqlite:///PATH, with four slashes for an absolute path")
+    if scheme == "sqlite" and ":memory:" in rest:
+        raise ValueError("an in-memory database cannot be shared by the writer and the readers; name a file")
+    if scheme == "postgresql" and not rest:
+        raise ValueError("names no server; write postgresql://USER@HOST/DATABASE")
+    return SecretUrl(url)
+
+
+def parse_origins(value: Any) -> tuple[str, ...]:
+    """Return web origins, lower-cased.
+
+    Raises:
+        ValueError: an entry is no `scheme://host[:port]`; wildcards are refused.
+    """
+    origins = _texts(value)
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ValueError(f"{origin!r} is no origin; write scheme://host[:port] without a path, slash or wildcard")
+    return tuple(origin.lower() for origin in origins)
+
+
+def parse_headers(value: Any) -> tuple[str, ...]:
+    """Return header names, lower-cased.
+
+    Raises:
+        ValueError: an entry is no header name, or the connection itself owns the header.
+    """
+    names = tuple(name.lower() for name in _texts(value))
+    for name in names:
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no header name")
+        if name in _FRAMING_HEADERS:
+            raise ValueError(f"{name!r} belongs to one connection and cannot be forwarded")
+    return names

@@ -1,0 +1,153 @@
+"""What one key cannot tell: rules and surprises between several."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Final
+
+from gateway.config.addresses import is_loopback, is_wildcard, split_bind
+from gateway.config.findings import DEFAULT, Finding, Origin, Path
+from gateway.config.schema import GatewayConfig, UpstreamConfig
+from gateway.config.tree import env_label, format_path
+from gateway.config.units import KIB, format_size
+
+_CREDENTIAL_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+_UPSTREAM_NAME_HELP = "write letters, digits and single - or _, such as fast-gpu"
+
+
+class Review:
+    """Examines a whole configuration.
+
+    Attributes:
+        problems: findings that forbid it, each with every key involved.
+        warnings: findings that do not.
+    """
+
+    def __init__(self, config: GatewayConfig, origins: Mapping[Path, Origin]) -> None:
+        self._config = config
+        self._origins = origins
+        self.problems: list[tuple[Finding, set[Path]]] = []
+        self.warnings: list[tuple[Finding, set[Path]]] = []
+
+    def run(self) -> None:
+        """Run every check."""
+        self._check_listeners()
+        self._check_upstream_names()
+        for name, upstream in self._config.upstream_map().items():
+            path = ("upstreams", name) if self._config.upstreams else ("upstream",)
+            self._check_upstream(path, upstream)
+        self._check_routing()
+        self._check_limits()
+
+    def _problem(self, message: str, *paths: Path) -> None:
+        self.problems.append((self._finding(message, paths), set(paths)))
+
+    def _warning(self, message: str, *paths: Path) -> None:
+        """Warn, but only where the user set one of the keys: the shipped defaults are right by definition."""
+        if any(self._origin(path) for path in paths):
+            self.warnings.append((self._finding(message, paths), set(paths)))
+
+    def _finding(self, message: str, paths: tuple[Path, ...]) -> Finding:
+        """Blame the first key that somebody set."""
+        blamed, origin = next(((path, origin) for path in paths if (origin := self._origin(path))), (paths[0], DEFAULT))
+        return Finding(path=format_path(blamed), message=message, source=str(origin))
+
+    def _origin(self, path: Path) -> Origin | None:
+        """Where the key, or the first key of the table, was set."""
+        return next((origin for known, origin in self._origins.items() if known[: len(path)] == path), None)
+
+    def _check_listeners(self) -> None:
+        server, admin = self._config.server, self._config.admin
+        host, port = split_bind(admin.bind)
+        bind, remote = ("admin", "bind"), ("admin", "allow_remote")
+        if admin.enabled and not is_loopback(host) and not admin.allow_remote:
+            self._problem(
+                f"{host} is reachable from other machines and the admin listener asks nobody for a key; "
+                "bind a loopback address or set admin.allow_remote = true",
+                bind,
+                remote,
+            )
+        same_host = host == server.host or is_wildcard(host) or is_wildcard(server.host)
+        if admin.enabled and same_host and port == server.port != 0:
+            self._problem(f"port {port} is also server.port; choose another", bind, ("server", "port"))
+        if is_wildcard(server.host) and not server.allowed_hosts:
+            self._warning(
+                "the gateway listens on every address but answers only to loopback names; list the names and "
+                "addresses that callers use in server.allowed_hosts",
+                ("server", "host"),
+                ("server", "allowed_hosts"),
+            )
+
+    def _check_upstream_names(self) -> None:
+        names = list(self._config.upstreams)
+        short = next((path for path in self._origins if path[0] == "upstream"), None)
+        if names and short:
+            self._problem("[upstream] and [upstreams] are both set; move the former to [upstreams.default]", short)
+        for name in names:
+            if not name.isascii() or not all(part.isalnum() for part in name.replace("-", "_").split("_")):
+                self._problem(f"{name!r} cannot name an upstream; {_UPSTREAM_NAME_HELP}", ("upstreams", name))
+        for one, other in combinations(names, 2):
+            if env_label(one) == env_label(other):
+                self._problem(
+                    f"environment variables cannot tell it from {one!r}; rename one of them", ("upstreams", other)
+                )
+
+    def _check_upstream(self, path: Path, upstream: UpstreamConfig) -> None:
+        total = (*path, "total_timeout_seconds")
+        for name in ("first_byte_timeout_seconds", "idle_timeout_seconds"):
+            if getattr(upstream, name) > upstream.total_timeout_seconds:
+                self._warning(f"{name} is above total_timeout_seconds and never takes effect", (*path, name), total)
+        for alias, model in upstream.aliases.items():
+            if upstream.models and model not in upstream.models:
+                self._warning(
+                    f"stands for {model!r}, which is not among the models of this upstream",
+                    (*path, "aliases", alias),
+                    (*path, "models"),
+                )
+        for header in sorted(_CREDENTIAL_HEADERS & set(upstream.forward_headers)):
+            self._warning(f"{header} carries callers' credentials to the inference server", (*path, "forward_headers"))
+        if upstream.api_key and "authorization" in upstream.forward_headers:
+            self._problem("authorization is set from api_key; forward only one", (*path, "forward_headers"))
+
+    def _check_routing(self) -> None:
+        answering: dict[str, list[str]] = defaultdict(list)
+        for name, upstream in self._config.upstreams.items():
+            for model in {*upstream.models, *upstream.aliases} or {""}:
+                answering[model].append(name)
+        for model, names in answering.items():
+            if len(names) > 1:
+                what = f"the model {model!r}" if model else "every model"
+                self._warning(
+                    f"{' and '.join(names)} answer for {what}; say in models which upstream serves what",
+                    *(("upstreams", name) for name in reversed(names)),
+                )
+
+    def _check_limits(self) -> None:
+        limits = self._config.responses
+        retained, event = ("responses", "max_retained_bytes"), ("responses", "max_stream_event_bytes")
+        if limits.max_stream_event_bytes < limits.max_retained_bytes:
+            self._warning(
+                f"max_stream_event_bytes ({format_size(limits.max_stream_event_bytes)}) is below max_retained_bytes "
+                f"({format_size(limits.max_retained_bytes)}): a streamed response whose last event, which repeats it "
+                "whole, is larger than one event fails, although it succeeds as JSON",
+                event,
+                retained,
+            )
+        if limits.max_stream_event_bytes < KIB:
+            self._warning("below 1 KiB hardly any event fits, and streams end in a bare error", event)
+        for name, what in (
+            ("max_upstream_json_bytes", "a JSON answer"),
+            ("max_upstream_sse_line_bytes", "a streamed answer, which ends with one line that repeats it whole,"),
+        ):
+            if getattr(limits, name) < limits.max_retained_bytes:
+                self._warning(
+                    f"{name} is below max_retained_bytes: {what} fails before it reaches the latter",
+                    ("responses", name),
+                    retained,
+                )
+        if self._config.storage.writer_max_bytes < limits.max_retained_bytes:
+            self._warning(
+                "writer_max_bytes is below responses.max_retained_bytes: the largest responses can never be stored",
+                ("storage", "writer_max_bytes"),
+                retained,
+            )

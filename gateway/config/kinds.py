@@ -1,0 +1,73 @@
+"""The kinds of settings: what a value may look like, how it is parsed and how the JSON Schema describes it."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from gateway.config.addresses import (
+    parse_bind,
+    parse_database_url,
+    parse_headers,
+    parse_host,
+    parse_hosts,
+    parse_http_url,
+    parse_origins,
+)
+from gateway.config.secret import Secret, SecretUrl
+from gateway.config.units import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_size,
+)
+
+
+def kind(
+    name: str,
+    parse: Callable[[Any], Any],
+    *,
+    render: Callable[[Any], Any] | None = None,
+    schema: Mapping[str, Any] | None = None,
+) -> Meta:
+    """Describe a kind of value.
+
+    Args:
+        name: what the reference page calls it.
+        parse: turns the written value into the value used; raises ValueError with the fix.
+        render: turns a value back into what a person would write; None where they are the same.
+        schema: additions to the JSON Schema.
+    """
+    return Meta(extra={"kind": name, "parse": parse, "render": render}, extra_json_schema=dict(schema or {}))
+
+
+def doc(description: str, *, env: str | None = None, **constraints: Any) -> Meta:
+    """Describe one setting.
+
+    Args:
+        description: for people; the config file, the JSON Schema and the reference page show it.
+        env: a second environment variable besides the derived one.
+        constraints: of `msgspec.Meta`, for example `ge`.
+    """
+    return Meta(description=description, extra={"env": env} if env else {}, **constraints)
+
+
+_DURATION = kind("duration", parse_duration, render=format_duration, schema={"pattern": DURATION_PATTERN})
+
+Size = Annotated[int, Meta(gt=0), kind("size", parse_size, render=format_size, schema={"pattern": SIZE_PATTERN})]
+Duration = Annotated[float, Meta(gt=0), _DURATION]
+DurationOrZero = Annotated[float, Meta(ge=0), _DURATION]
+Count = Annotated[int, Meta(ge=1)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Host = Annotated[str, kind("host", parse_host)]
+Hosts = Annotated[tuple[str, ...], kind("array of hosts", parse_hosts)]
+Origins = Annotated[tuple[str, ...], kind("array of origins", parse_origins)]
+HeaderNames = Annotated[tuple[str, ...], kind("array of header names", parse_headers)]
+Names = tuple[Annotated[str, Meta(min_length=1)], ...]
+Bind = Annotated[str, kind("address", parse_bind)]
+HttpUrl = Annotated[str, kind("http(s) URL", parse_http_url, schema={"format": "uri"})]
+ApiKey = Annotated[Secret | None, kind("secret", Secret.parse)]
+DatabaseUrl = Annotated[SecretUrl, kind("database URL", parse_database_url)]
+FilePath = Annotated[str, Meta(min_length=1)]

@@ -1,0 +1,279 @@
+"""Every setting, once: type, default, bounds and description."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Struct, field
+
+from gateway.config.kinds import (
+    ApiKey,
+    Bind,
+    Count,
+    DatabaseUrl,
+    Duration,
+    DurationOrZero,
+    FilePath,
+    HeaderNames,
+    Host,
+    Hosts,
+    HttpUrl,
+    Names,
+    Origins,
+    Port,
+    Size,
+    doc,
+)
+from gateway.config.secret import SecretUrl
+from gateway.config.units import KIB, MIB
+
+DEFAULT_UPSTREAM = "default"
+_DEFAULT_DATABASE = "sqlite:///responses.db"
+
+AllowedField = Literal[
+    "request_id",
+    "priority",
+    "cache_salt",
+    "kv_transfer_params",
+    "ec_transfer_params",
+    "previous_input_messages",
+    "enable_response_messages",
+]
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every section."""
+
+
+class ServerConfig(Section, frozen=True, kw_only=True):
+    """The listener callers use, and how long it waits for them."""
+
+    host: Annotated[
+        Host,
+        doc("Address to listen on. A loopback address keeps the gateway private to this machine."),
+    ] = "127.0.0.1"
+    port: Annotated[Port, doc("Port to listen on; 0 takes a free one.")] = 9000
+    max_request_body_bytes: Annotated[Size, doc("Largest request body; a larger one is refused with 413.")] = 10 * MIB
+    request_body_timeout_seconds: Annotated[
+        Duration, doc("A request body that takes longer to arrive is refused with 408.")
+    ] = 60.0
+    commit_after_seconds: Annotated[
+        DurationOrZero,
+        doc(
+            "How long a stream waits for the inference server to accept before status 200 goes out; until then a "
+            "refusal still keeps its own status. 0 does not wait."
+        ),
+    ] = 10.0
+    keepalive_seconds: Annotated[
+        Duration, doc("A stream that was silent for so long gets a keep-alive, so that proxies hold it open.")
+    ] = 15.0
+    send_deadline_seconds: Annotated[
+        Duration, doc("A client that takes not one byte for so long is disconnected and its inference aborted.")
+    ] = 30.0
+    drain_seconds: Annotated[
+        DurationOrZero, doc("How long running requests may go on after SIGTERM before they are cut off.")
+    ] = 30.0
+    max_connections: Annotated[Count, doc("Client connections open at once; further ones are refused.")] = 4096
+    max_concurrent_requests: Annotated[
+        Count, doc("Responses in the making at once, per process; further ones are refused with 503 and Retry-After.")
+    ] = 1024
+    delivery_max_batches: Annotated[
+        Count, doc("Batches of events waiting for one client before its inference is paused.")
+    ] = 256
+    delivery_max_bytes: Annotated[
+        Size,
+        doc("Bytes of events waiting for one client before its inference is paused; one batch always fits."),
+    ] = 4 * MIB
+    socket_send_buffer_bytes: Annotated[
+        Size, doc("Kernel send buffer of each client socket; bounds what a client that stopped reading holds there.")
+    ] = 256 * KIB
+    allowed_hosts: Annotated[
+        Hosts,
+        doc("Names accepted in the Host header besides the loopback names and the bound address, without a port."),
+    ] = ()
+    allowed_origins: Annotated[
+        Origins, doc("Origins of web pages that may call the gateway, such as https://chat.example.com.")
+    ] = ()
+
+
+class AdminConfig(Section, frozen=True, kw_only=True):
+    """The listener for operators: metrics and status."""
+
+    enabled: Annotated[bool, doc("Whether to open the admin listener.")] = True
+    bind: Annotated[Bind, doc("Address and port of the admin listener.")] = "127.0.0.1:9901"
+    allow_remote: Annotated[
+        bool, doc("Permit an address that other machines reach. The admin listener asks nobody for a key.")
+    ] = False
+
+
+class UpstreamConfig(Section, frozen=True, kw_only=True):
+    """The inference server; `[upstreams.<name>]` with the same keys describes several."""
+
+    url: Annotated[HttpUrl, doc("Base URL; a trailing slash or /v1 is dropped.")] = "http://127.0.0.1:8000"
+    api_key: Annotated[ApiKey, doc("Key sent to the inference server as a bearer token.")] = None
+    api_key_file: Annotated[
+        FilePath | None, doc("File that holds api_key; one trailing line break is dropped. Not together with api_key.")
+    ] = None
+    models: Annotated[Names, doc("Models served there; empty means every model.")] = ()
+    aliases: Annotated[
+        Mapping[str, str],
+        doc('Names that callers may use, each with the model it stands for: { small = "qwen-0.6b" }.'),
+    ] = {}
+    dialect: Annotated[
+        Literal["auto", "vllm", "llamacpp", "generic"],
+        doc("What kind of server it is; auto asks it. It decides which request fields the server would reject."),
+    ] = "auto"
+    connect_timeout_seconds: Annotated[Duration, doc("Limit for opening a connection.")] = 5.0
+    first_byte_timeout_seconds: Annotated[
+        Duration, doc("Limit from the request to the status line; a busy server queues requests meanwhile.")
+    ] = 600.0
+    idle_timeout_seconds: Annotated[Duration, doc("Limit between two reads of an answer.")] = 300.0
+    total_timeout_seconds: Annotated[Duration, doc("Limit for one whole call.")] = 3600.0
+    max_connections: Annotated[Count, doc("Connections open at once.")] = 1024
+    max_concurrent: Annotated[Count, doc("Calls running at once; further ones wait.")] = 1024
+    max_concurrent_wait_seconds: Annotated[
+        DurationOrZero, doc("How long a call waits for its turn before it is refused with 503 and Retry-After.")
+    ] = 30.0
+    health_interval_seconds: Annotated[Duration, doc("Time between two health probes.")] = 10.0
+    probe_timeout_seconds: Annotated[Duration, doc("Limit for one health probe.")] = 5.0
+    models_cache_seconds: Annotated[
+        DurationOrZero, doc("How long the list of models is reused; 0 asks every time.")
+    ] = 5.0
+    allow_fields: Annotated[
+        tuple[AllowedField, ...],
+        doc("Request fields with power over the inference server that callers may set; none is passed on unlisted."),
+    ] = ()
+    forward_headers: Annotated[HeaderNames, doc("Request headers of the caller that are passed on.")] = ()
+    remote_images: Annotated[
+        Literal["refuse", "forward"],
+        doc("What to do with http(s) image URLs, which the inference server would fetch; data URLs always pass."),
+    ] = "refuse"
+    cache_salt_per_principal: Annotated[
+        bool, doc("Give every caller a prefix cache of its own, so that timing tells nothing about others' prompts.")
+    ] = False
+    read_slice_bytes: Annotated[Size, doc("Bytes of one stream processed before the other streams get their turn.")] = (
+        64 * KIB
+    )
+
+
+class ResponsesConfig(Section, frozen=True, kw_only=True):
+    """Limits of one response, each independent of the others, and how requests are read."""
+
+    max_retained_bytes: Annotated[
+        Size,
+        doc(
+            "Logical output kept for one response over all its rounds and tool results: the UTF-8 bytes of its strings "
+            "and 32 bytes for each JSON value. It is an account, not resident memory.",
+            env="AGENTIC_MAX_RETAINED_RESPONSE_BYTES",
+        ),
+    ] = 8 * MIB
+    max_upstream_json_bytes: Annotated[
+        Size, doc("One JSON body from the inference server.", env="AGENTIC_MAX_UPSTREAM_JSON_BYTES")
+    ] = 16 * MIB
+    max_upstream_sse_line_bytes: Annotated[
+        Size, doc("One line of an event stream from the inference server.", env="AGENTIC_MAX_UPSTREAM_SSE_LINE_BYTES")
+    ] = 16 * MIB
+    max_stream_event_bytes: Annotated[
+        Size,
+        doc(
+            "One event sent to a client, as serialized. The last event of a stream repeats the whole response.",
+            env="AGENTIC_MAX_STREAM_EVENT_BYTES",
+        ),
+    ] = 1 * MIB
+    strict_parameters: Annotated[
+        bool, doc("Refuse unknown request fields with 400 instead of passing them to the inference server.")
+    ] = False
+    reasoning_summary: Annotated[
+        Literal["off", "instead", "both"],
+        doc(
+            "Show reasoning text as summary events too, for clients that read only those: `both` besides the text, "
+            "`instead` of it when the request asked for a summary."
+        ),
+    ] = "off"
+    max_json_depth: Annotated[Count, doc("Nesting of a request body; deeper is refused with 400.", le=900)] = 100
+    max_tools: Annotated[Count, doc("Tools in one request; more are refused with 400.")] = 1024
+    max_input_items: Annotated[Count, doc("Input items in one request; more are refused with 400.")] = 10_000
+
+
+class EngineConfig(Section, frozen=True, kw_only=True):
+    """How long one response may go on."""
+
+    max_rounds: Annotated[
+        Count, doc("Calls to the inference server for one response; then it ends as incomplete, max_messages.")
+    ] = 64
+    run_deadline_seconds: Annotated[Duration, doc("Time for one response; then it ends as failed.")] = 3600.0
+
+
+class StorageConfig(Section, frozen=True, kw_only=True):
+    """Where responses are kept."""
+
+    url: Annotated[
+        DatabaseUrl,
+        doc(
+            "sqlite:///PATH (four slashes for an absolute path) or postgresql://USER:PASSWORD@HOST/DATABASE. "
+            "The password is never shown.",
+            extra_json_schema={"default": _DEFAULT_DATABASE},
+        ),
+    ] = field(default_factory=lambda: SecretUrl(_DEFAULT_DATABASE))
+    url_file: Annotated[
+        FilePath | None, doc("File that holds url; one trailing line break is dropped. Not together with url.")
+    ] = None
+    auto_migrate: Annotated[
+        Literal["auto", "always", "never"],
+        doc("Whether `gateway serve` migrates the database; auto does so for SQLite and not for PostgreSQL."),
+    ] = "auto"
+    sqlite_synchronous: Annotated[
+        Literal["NORMAL", "FULL"],
+        doc("NORMAL may lose the newest responses when the power fails, FULL does not and is slower."),
+    ] = "NORMAL"
+    busy_timeout_seconds: Annotated[
+        DurationOrZero, doc("How long SQLite waits for another process that holds the lock.", le=86_400)
+    ] = 5.0
+    readers: Annotated[Count, doc("Connections, and threads, that read.", le=1024)] = 4
+    writer_max_entries: Annotated[
+        Count, doc("Responses waiting to be written; beyond that new ones fail with 503.")
+    ] = 1024
+    writer_max_bytes: Annotated[
+        Size, doc("Bytes of responses waiting to be written; beyond that new ones fail with 503.")
+    ] = 256 * MIB
+    writer_batch_entries: Annotated[Count, doc("Responses committed together.")] = 256
+    statement_timeout_seconds: Annotated[
+        Duration, doc("PostgreSQL gives up a statement that runs longer.", le=86_400)
+    ] = 30.0
+    history_max_responses: Annotated[
+        Count, doc("Responses that one chain of previous_response_id may have; a longer one is refused.")
+    ] = 10_000
+    history_max_bytes: Annotated[Size, doc("Memory for recently used histories, as serialized.")] = 64 * MIB
+    history_revalidate_seconds: Annotated[
+        DurationOrZero, doc("A cached history older than that is checked against the database; 0 always checks.")
+    ] = 5.0
+    retention_seconds: Annotated[Duration, doc("How long a response is kept after its chain was last used.")] = (
+        30.0 * 86_400
+    )
+
+
+class TelemetryConfig(Section, frozen=True, kw_only=True):
+    """Logs. Traces follow the standard OTEL_* variables."""
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], doc("Least severe level that is logged.")] = (
+        "info"
+    )
+    log_format: Annotated[
+        Literal["auto", "json", "console"], doc("auto writes for people on a terminal and JSON lines elsewhere.")
+    ] = "auto"
+
+
+class GatewayConfig(Section, frozen=True, kw_only=True):
+    """The whole configuration."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    admin: AdminConfig = field(default_factory=AdminConfig)
+    upstream: UpstreamConfig | None = None
+    upstreams: Mapping[str, UpstreamConfig] = {}
+    responses: ResponsesConfig = field(default_factory=ResponsesConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+
+    def upstream_map(self) -> dict[str, UpstreamConfig]:
+        """Return the inference servers by name; `[upstream]`, or none at all, is one named `default`."""
+        return dict(self.upstreams) or {DEFAULT_UPSTREAM: self.upstream or UpstreamConfig()}
