@@ -23,11 +23,6 @@ def frame(event: Event) -> bytes:
     return f"event: {event['type']}\ndata: {data}\n\n".encode()
 
 
-def pieces_of(text: str, chunk: int) -> list[str]:
-    """Cut a text into pieces of `chunk` characters."""
-    return [text[at : at + chunk] for at in range(0, len(text), chunk)]
-
-
 def message(text: str, status: str = "completed") -> Event:
     """An assistant message item."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": None}
@@ -52,13 +47,15 @@ class Answer:
 
     Attributes:
         items: the output items, complete.
-        chunk: characters per delta; one number for all items or one per item.
+        chunk: characters per delta.
+        deltas: the exact deltas of each item, instead of `chunk`.
         status: `completed` or `incomplete`; the terminal event is `response.completed` either way, as vLLM's is.
         repeats: how often every done snapshot is sent.
     """
 
     items: Sequence[Event]
-    chunk: int | Sequence[int] = 16
+    chunk: int = 16
+    deltas: Sequence[Sequence[str]] | None = None
     status: str = "completed"
     repeats: int = 1
     usage: Event | None = field(default_factory=lambda: dict(USAGE))
@@ -94,37 +91,41 @@ class Answer:
         yield {"type": "response.created", "response": initial}
         yield {"type": "response.in_progress", "response": initial}
         for index, item in enumerate(self.items):
-            size = self.chunk if isinstance(self.chunk, int) else self.chunk[index]
-            yield from self._item(index, item, size)
+            yield from self._item(index, item)
         yield {"type": "response.completed", "response": self.response}
 
-    def _item(self, index: int, item: Event, size: int) -> Iterable[Event]:
+    def _item(self, index: int, item: Event) -> Iterable[Event]:
         bare = {**item, "status": "in_progress", **({"arguments": ""} if "arguments" in item else {"content": []})}
         yield {"type": "response.output_item.added", "output_index": index, "item": bare}
         if "arguments" in item:
-            yield from self._arguments(index, item, size)
+            yield from self._arguments(index, item)
         for place, part in enumerate(item.get("content", [])):
-            yield from self._part({"output_index": index, "item_id": item["id"], "content_index": place}, part, size)
+            yield from self._part({"output_index": index, "item_id": item["id"], "content_index": place}, part)
         for _ in range(self.repeats):
             yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
-    def _part(self, place: Event, part: Event, size: int) -> Iterable[Event]:
+    def _part(self, place: Event, part: Event) -> Iterable[Event]:
         kind = f"response.{part['type']}"
         logprobs = {"logprobs": []} if part["type"] == "output_text" else {}
         yield {"type": "response.content_part.added", **place, "part": {**part, "text": ""}}
-        for piece in pieces_of(part["text"], size):
+        for piece in self._pieces(place["output_index"], part["text"]):
             yield {"type": f"{kind}.delta", **place, "delta": piece, **logprobs}
         for _ in range(self.repeats):
             yield {"type": f"{kind}.done", **place, "text": part["text"], **logprobs}
         for _ in range(self.repeats):
             yield {"type": "response.content_part.done", **place, "part": part}
 
-    def _arguments(self, index: int, item: Event, size: int) -> Iterable[Event]:
+    def _arguments(self, index: int, item: Event) -> Iterable[Event]:
         place = {"output_index": index, "item_id": item["id"]}
-        for piece in pieces_of(item["arguments"], size):
+        for piece in self._pieces(index, item["arguments"]):
             yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
         done = {"name": item["name"], "arguments": item["arguments"]}
         yield {"type": "response.function_call_arguments.done", **place, **done}
+
+    def _pieces(self, index: int, text: str) -> Sequence[str]:
+        if self.deltas is not None:
+            return self.deltas[index]
+        return [text[at : at + self.chunk] for at in range(0, len(text), self.chunk)]
 
 
 def says(text: str, chunk: int = 16) -> Answer:
