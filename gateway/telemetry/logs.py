@@ -81,8 +81,9 @@ def configure_logging(level: str, log_format: str, stream: TextIO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # uvicorn tells its own life story at INFO and warns of every refused upgrade; both have their own line here.
+    # uvicorn tells its life story and warns of every refused upgrade; alembic speaks up at every look at the schema.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def log_access(method: str, path: str, status: int, seconds: float) -> None:

@@ -1,0 +1,271 @@
+"""The composition root: the only place where the parts meet."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from litestar import Litestar
+from litestar.config.cors import CORSConfig
+from litestar.di import Provide
+from litestar.types import ASGIApp
+from msgspec import Struct
+
+from gateway.config.addresses import split_bind
+from gateway.config.schema import GatewayConfig, StorageConfig, UpstreamConfig
+from gateway.ports import Clock, Ids, Store, Upstream
+from gateway.protocol.ids import UuidIds
+from gateway.storage.faults import StorageNotReady
+from gateway.storage.settings import StoreSettings, database_url
+from gateway.storage.store import SqlStore
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import LOGGER_SERVER
+from gateway.telemetry.tracing import Tracing, TracingError
+from gateway.transport.admin import build_admin_app
+from gateway.transport.auth import HostPolicy
+from gateway.transport.edge import Edge
+from gateway.transport.health import Readiness, health, livez, readyz, version
+from gateway.transport.routes import Reader, build_responses_route, list_models, retrieve_model, retrieve_response
+from gateway.transport.wire_errors import respond_with_error
+from gateway.upstream.client import HttpUpstream
+from gateway.upstream.settings import UpstreamSettings
+
+_logger = logging.getLogger(LOGGER_SERVER)
+
+
+class StartError(Exception):
+    """The gateway cannot start as it is configured; the text says what to do."""
+
+
+class Engine(Reader, Protocol):
+    """What the process needs of the engine."""
+
+    def begin_drain(self) -> None:
+        """Refuse new responses from now on."""
+        ...
+
+    async def drained(self, timeout: float) -> bool:
+        """Wait for the last running response; tell whether it ended within `timeout` seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """Everything a running gateway consists of.
+
+    Attributes:
+        config: the configuration the other parts were made from.
+        store: durable responses.
+        upstreams: inference servers by name.
+        engine: makes responses.
+        endpoint: serves `POST /v1/responses`.
+        readiness: knows whether new requests can be served.
+        metrics: what is counted.
+        tracing: starts spans.
+        clock: tells the time.
+        ids: mints ids.
+    """
+
+    config: GatewayConfig
+    store: Store
+    upstreams: Mapping[str, Upstream]
+    engine: Engine
+    endpoint: ASGIApp
+    readiness: Readiness
+    metrics: Metrics
+    tracing: Tracing
+    clock: Clock
+    ids: Ids
+
+
+class Gateway:
+    """An assembled gateway.
+
+    Args:
+        parts: what it consists of.
+        connections: returns the number of open client connections.
+
+    Attributes:
+        parts: what it consists of.
+        public: the app callers reach.
+        admin: the app of the admin listener.
+    """
+
+    def __init__(self, parts: Parts, connections: Callable[[], int]) -> None:
+        self.parts = parts
+        self._litestar = _build_litestar(parts)
+        server = parts.config.server
+        policy = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
+        if policy.accepts_any_host:
+            _logger.warning("any Host header is accepted; name the hosts of %s in [server] allowed_hosts", server.host)
+        self.public: ASGIApp = Edge(
+            self._litestar,
+            policy=policy,
+            metrics=parts.metrics,
+            tracing=parts.tracing,
+            clock=parts.clock,
+            ids=parts.ids,
+            connections=connections,
+            max_connections=server.max_connections,
+        )
+        admin_host, _ = split_bind(parts.config.admin.bind)
+        self.admin: ASGIApp = build_admin_app(
+            parts.metrics, parts.readiness, HostPolicy(admin_host, server.allowed_hosts)
+        )
+
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """Open the store and the upstreams, and close them in the end.
+
+        Raises:
+            StartError: the store cannot be used as it is configured.
+        """
+        return self._litestar.lifespan()
+
+    def begin_drain(self) -> None:
+        """Report not ready and refuse new responses; what runs goes on."""
+        self.parts.readiness.begin_drain()
+        self.parts.engine.begin_drain()
+
+    async def drained(self, timeout: float) -> bool:
+        """Wait until no response is being made, for at most `timeout` seconds; tell whether that came true."""
+        return await self.parts.engine.drained(timeout)
+
+
+def build_app(config: GatewayConfig, *, connections: Callable[[], int] = lambda: 0) -> Gateway:
+    """Build a gateway from its configuration.
+
+    Args:
+        config: the whole configuration.
+        connections: returns the number of open client connections.
+
+    Raises:
+        StartError: a part cannot be built as it is configured.
+    """
+    return Gateway(build_parts(config), connections)
+
+
+def build_parts(
+    config: GatewayConfig,
+    *,
+    store: Store | None = None,
+    upstreams: Mapping[str, Upstream] | None = None,
+    engine: Engine | None = None,
+    endpoint: ASGIApp | None = None,
+    metrics: Metrics | None = None,
+    tracing: Tracing | None = None,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+) -> Parts:
+    """Build every part that is not given from the configuration.
+
+    Raises:
+        StartError: a part cannot be built as it is configured.
+    """
+    try:
+        store = store or SqlStore(_store_settings(config.storage))
+        tracing = tracing or Tracing.from_environment(os.environ)
+    except (StorageNotReady, TracingError) as error:
+        raise StartError(str(error)) from error
+    if upstreams is None:
+        upstreams = {
+            name: HttpUpstream(_upstream_settings(upstream, config), name=name)
+            for name, upstream in config.upstream_map().items()
+        }
+    if engine is None or endpoint is None:
+        raise NotImplementedError
+    return Parts(
+        config=config,
+        store=store,
+        upstreams=upstreams,
+        engine=engine,
+        endpoint=endpoint,
+        readiness=Readiness(store, upstreams),
+        metrics=metrics or Metrics(),
+        tracing=tracing,
+        clock=clock or SystemClock(),
+        ids=ids or UuidIds(),
+    )
+
+
+def _build_litestar(parts: Parts) -> Litestar:
+    @asynccontextmanager
+    async def open_parts(_: Litestar) -> AsyncIterator[None]:
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(asyncio.to_thread, parts.tracing.close)
+            closing.push_async_callback(parts.store.close)
+            try:
+                await parts.store.start()
+            except StorageNotReady as error:
+                raise StartError(str(error)) from error
+            for upstream in parts.upstreams.values():
+                closing.push_async_callback(upstream.close)
+                await upstream.start()
+            yield
+
+    return Litestar(
+        route_handlers=[
+            build_responses_route(parts.endpoint),
+            *(retrieve_response, list_models, retrieve_model),
+            *(livez, readyz, health, version),
+        ],
+        dependencies={
+            "reader": Provide(lambda: parts.engine, sync_to_thread=False),
+            "readiness": Provide(lambda: parts.readiness, sync_to_thread=False),
+        },
+        lifespan=[open_parts],
+        cors_config=_cors_config(parts.config.server.allowed_origins),
+        exception_handlers={Exception: respond_with_error},
+        request_max_body_size=parts.config.server.max_request_body_bytes,
+        openapi_config=None,
+        logging_config=None,
+    )
+
+
+def _cors_config(origins: Sequence[str]) -> CORSConfig | None:
+    """Let the listed pages read answers; without any, the hot path is spared the layer."""
+    if not origins:
+        return None
+    return CORSConfig(allow_origins=list(origins), expose_headers=["x-request-id", "retry-after", "x-should-retry"])
+
+
+def _store_settings(storage: StorageConfig) -> StoreSettings:
+    return StoreSettings(
+        url=database_url(storage.url.reveal()),
+        auto_migrate=storage.auto_migrate,
+        sqlite_synchronous=storage.sqlite_synchronous,
+        busy_timeout_seconds=storage.busy_timeout_seconds,
+        statement_timeout_seconds=storage.statement_timeout_seconds,
+        readers=storage.readers,
+        writer_max_entries=storage.writer_max_entries,
+        writer_max_bytes=storage.writer_max_bytes,
+        writer_batch_entries=storage.writer_batch_entries,
+        history_max_responses=storage.history_max_responses,
+        history_max_bytes=storage.history_max_bytes,
+    )
+
+
+def _upstream_settings(upstream: UpstreamConfig, config: GatewayConfig) -> UpstreamSettings:
+    return UpstreamSettings(
+        url=upstream.url,
+        api_key=None if upstream.api_key is None else upstream.api_key.reveal(),
+        dialect=upstream.dialect,
+        connect_timeout=upstream.connect_timeout_seconds,
+        first_byte_timeout=upstream.first_byte_timeout_seconds,
+        idle_timeout=upstream.idle_timeout_seconds,
+        total_timeout=upstream.total_timeout_seconds,
+        max_connections=upstream.max_connections,
+        health_interval=upstream.health_interval_seconds,
+        probe_timeout=upstream.probe_timeout_seconds,
+        models_cache=upstream.models_cache_seconds,
+        read_slice_bytes=upstream.read_slice_bytes,
+        max_json_bytes=config.responses.max_upstream_json_bytes,
+    )

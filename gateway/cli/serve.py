@@ -1,0 +1,65 @@
+"""`gateway serve`."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import rich_click as click
+
+from gateway.cli.options import config_options, load_or_exit
+
+
+@click.command("serve")
+@config_options
+@click.option("--host", help="Address to listen on; same as --set server.host=….")
+@click.option("--port", type=int, help="Port to listen on, 0 for a free one; same as --set server.port=….")
+@click.option("--upstream", metavar="URL", help="The inference server; same as --set upstream.url=….")
+@click.option("--database", metavar="URL", help="Where responses are kept; same as --set storage.url=….")
+@click.option(
+    "--wait-upstream",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait so long for a healthy inference server before listening; exit with 1 when it does not come.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    config: Path | None,
+    overrides: tuple[str, ...],
+    host: str | None,
+    port: int | None,
+    upstream: str | None,
+    database: str | None,
+    wait_upstream: float | None,
+) -> None:
+    """Serve the Responses API until SIGTERM or SIGINT.
+
+    Logs go to stderr. The first signal lets running responses finish, a second one cuts them off. Exit codes: 0 after
+    an orderly end, 1 when the start failed or work was cut off by a second signal, 2 for an unusable configuration.
+    """
+    flags = {"server.host": host, "server.port": port, "upstream.url": upstream, "storage.url": database}
+    loaded = load_or_exit(config, (*overrides, *_as_overrides(flags)))
+
+    from gateway.server import serve
+    from gateway.telemetry.logs import configure_logging, use_json
+    from gateway.telemetry.names import LOGGER_SERVER
+
+    telemetry = loaded.config.telemetry
+    configure_logging(telemetry.log_level, telemetry.log_format, sys.stderr)
+    # Where machines read the log, the start line is a record like the others.
+    for_machines = use_json(telemetry.log_format, sys.stderr)
+    announce = logging.getLogger(LOGGER_SERVER).info if for_machines else click.echo
+    context.exit(
+        serve(
+            loaded.config,
+            announce=announce,
+            report=lambda line: click.echo(line, err=True),
+            wait_upstream=wait_upstream,
+        )
+    )
+
+
+def _as_overrides(flags: dict[str, str | int | None]) -> Iterator[str]:
+    return (f"{key}={value}" for key, value in flags.items() if value is not None)

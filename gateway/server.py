@@ -1,0 +1,297 @@
+"""The process: its sockets, its signals and its end.
+
+uvicorn serves; this module binds the sockets beforehand, owns the signals and drains before it lets uvicorn stop.
+"""
+
+import asyncio
+import errno
+import logging
+import math
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from typing import NamedTuple
+
+import uvicorn
+from litestar.types import ASGIApp
+from uvicorn.server import ServerState
+
+from gateway import __version__
+from gateway.app import Gateway, StartError, build_app
+from gateway.config.addresses import split_bind
+from gateway.config.schema import GatewayConfig
+from gateway.telemetry.names import LOGGER_SERVER
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+
+_BACKLOG = 2048
+_ADMIN_GRACE_SECONDS = 1
+_WAIT_INTERVAL_SECONDS = 1.0
+_logger = logging.getLogger(LOGGER_SERVER)
+
+
+class Listeners(NamedTuple):
+    """The bound sockets, not yet listening."""
+
+    public: socket.socket
+    admin: socket.socket | None
+
+    def close(self) -> None:
+        """Close both; closing twice is fine."""
+        self.public.close()
+        if self.admin is not None:
+            self.admin.close()
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server without signals of its own."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class GatewayServer(_Server):
+    """A uvicorn server that drains before it stops.
+
+    The first signal makes the gateway unready and refuse new responses while the listener stays open and running
+    responses go on. When none is left, or `drain_seconds` have passed, the listener closes; what still runs then is
+    cut off. A second signal cuts it off at once.
+
+    Args:
+        config: uvicorn's configuration.
+        state: the state whose connections the gateway counts.
+        gateway: what is drained.
+        announce: called once, when connections are accepted.
+
+    Attributes:
+        forced: a second signal has cut work off.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, state: ServerState, gateway: Gateway, announce: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self.server_state = state
+        self.forced = False
+        self._gateway = gateway
+        self._announce = announce
+        self._drain_seconds = gateway.parts.config.server.drain_seconds
+        self._drain: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, then say so.
+
+        Raises:
+            StartError: another process, bound to the same address, began to listen first.
+        """
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            raise StartError(f"the address cannot be listened on ({error.strerror}).") from error
+        self._announce()
+
+    @contextmanager
+    def owned_signals(self) -> Iterator[None]:
+        """Take SIGTERM, SIGINT and SIGHUP of the running loop."""
+        loop = asyncio.get_running_loop()
+        for caught in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(caught, self.stop, caught.name)
+        loop.add_signal_handler(signal.SIGHUP, _explain_hangup)
+        try:
+            yield
+        finally:
+            for caught in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(caught)
+
+    def stop(self, reason: str) -> None:
+        """Begin the drain or, when it runs already, cut it short."""
+        if self._drain is None:
+            _logger.info("%s: draining for at most %g seconds", reason, self._drain_seconds)
+            self._gateway.begin_drain()
+            self._drain = asyncio.get_running_loop().create_task(self._drain_then_exit())
+            return
+        _logger.warning("%s again: cutting off what still runs", reason)
+        self.forced = True
+        self._drain.cancel()
+        self._exit_within(0)
+
+    async def _drain_then_exit(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._drain_seconds
+        if not await self._gateway.drained(self._drain_seconds):
+            _logger.warning("[server] drain_seconds are over: cutting off what still runs")
+        self._exit_within(deadline - loop.time())
+
+    def _exit_within(self, seconds: float) -> None:
+        # The last bytes of finished responses may still be on their way; uvicorn waits that long for connections.
+        self.config.timeout_graceful_shutdown = max(0, math.ceil(seconds))
+        self.should_exit = True
+
+
+def serve(
+    config: GatewayConfig,
+    *,
+    announce: Callable[[str], None],
+    report: Callable[[str], None],
+    wait_upstream: float | None = None,
+    build: Callable[..., Gateway] = build_app,
+) -> int:
+    """Serve until a signal ends it; blocks.
+
+    Args:
+        config: the whole configuration.
+        announce: gets one line with the addresses, once connections are accepted.
+        report: gets lines about waiting, and the reason when the start fails.
+        wait_upstream: seconds to wait for a healthy inference server first, or None not to wait.
+        build: builds the gateway, as `build_app` does.
+
+    Returns:
+        The exit code: 0 after an orderly end, 1 when the start failed or a second signal cut work off.
+    """
+    state = ServerState()
+    try:
+        gateway = build(config, connections=lambda: len(state.connections))
+        with closing(bind_listeners(config)) as listeners:
+            server = GatewayServer(
+                _uvicorn_config(gateway.public), state, gateway, lambda: announce(_describe(config, listeners))
+            )
+            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+                runner.run(_run(server, gateway, listeners, wait_upstream, report))
+    except StartError as error:
+        report(f"Error: {error}")
+        return EXIT_FAILED
+    return EXIT_FAILED if server.forced else EXIT_DONE
+
+
+def bind_listeners(config: GatewayConfig) -> Listeners:
+    """Bind the public and, when enabled, the admin address.
+
+    Raises:
+        StartError: an address is in use, not ours to bind, or does not exist.
+    """
+    server = config.server
+    public = _bind(server.host, server.port, "[server] host and port")
+    # Accepted sockets inherit both options from the listening one.
+    public.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, server.socket_send_buffer_bytes)
+    public.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not config.admin.enabled:
+        return Listeners(public, None)
+    try:
+        return Listeners(public, _bind(*split_bind(config.admin.bind), "[admin] bind"))
+    except StartError:
+        public.close()
+        raise
+
+
+async def _run(
+    server: GatewayServer,
+    gateway: Gateway,
+    listeners: Listeners,
+    wait_upstream: float | None,
+    report: Callable[[str], None],
+) -> None:
+    with server.owned_signals():
+        async with gateway.lifespan():
+            if wait_upstream is not None:
+                await _wait_for_upstream(server, gateway, wait_upstream, report)
+            if server.should_exit:
+                return
+            async with _admin_server(gateway, listeners.admin):
+                await server.serve(sockets=[listeners.public])
+
+
+@asynccontextmanager
+async def _admin_server(gateway: Gateway, listener: socket.socket | None) -> AsyncIterator[None]:
+    if listener is None:
+        yield
+        return
+    server = _Server(_uvicorn_config(gateway.admin))
+    server.config.timeout_graceful_shutdown = _ADMIN_GRACE_SECONDS
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def _wait_for_upstream(
+    server: GatewayServer, gateway: Gateway, seconds: float, report: Callable[[str], None]
+) -> None:
+    deadline = time.monotonic() + seconds
+    shown = ""
+    while not server.should_exit:
+        health = [(name, await upstream.probe()) for name, upstream in gateway.parts.upstreams.items()]
+        if any(probed.healthy for _, probed in health):
+            return
+        detail = "; ".join(f"{name}: {probed.detail}" for name, probed in health)
+        if time.monotonic() >= deadline:
+            raise StartError(f"no inference server became healthy within {seconds:g} seconds ({detail})")
+        if detail != shown:
+            report(f"Waiting for the inference server ({detail})")
+            shown = detail
+        await asyncio.sleep(min(_WAIT_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        loop="auto",
+        ws="none",
+        ws_per_message_deflate=False,
+        lifespan="off",  # opened around the server, so that its errors arrive here as they are
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        reset_contextvars=True,
+        backlog=_BACKLOG,
+    )
+
+
+def _bind(host: str, port: int, key: str) -> socket.socket:
+    address = _show_address(host, port)
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise StartError(f"{host} is no address of this machine ({error.strerror}); change {key}.") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(target)
+    except OSError as error:
+        bound.close()
+        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
+        raise StartError(f"address {address} {reason}; stop what listens there or change {key}.") from error
+    return bound
+
+
+def _show_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _describe(config: GatewayConfig, listeners: Listeners) -> str:
+    upstreams = ", ".join(upstream.url for upstream in config.upstream_map().values())
+    line = f"Responses Gateway {__version__} on http://{_show_bound(listeners.public)}"
+    details = [f"upstream {upstreams}", f"database {config.storage.url.redacted}"]
+    if listeners.admin is not None:
+        details.append(f"admin http://{_show_bound(listeners.admin)}")
+    return f"{line} ({', '.join(details)})"
+
+
+def _show_bound(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return _show_address(host, port)
+
+
+def _explain_hangup() -> None:
+    _logger.warning("SIGHUP: the configuration is read at start only; restart the gateway to apply changes")

@@ -1,0 +1,45 @@
+"""The app of the admin listener: for operators and their machines, never for callers."""
+
+from typing import Annotated, Any
+
+from litestar import Litestar, Request, Response, get
+from litestar.di import Provide
+from litestar.params import Dependency
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from gateway.telemetry.metrics import Metrics
+from gateway.transport.auth import HostPolicy
+from gateway.transport.health import Readiness, livez, readyz
+from gateway.transport.wire_errors import respond_with_error
+
+
+@get("/metrics")
+async def show_metrics(metrics: Annotated[Metrics, Dependency(skip_validation=True)]) -> Response[bytes]:
+    """Return every metric in the Prometheus text format."""
+    return Response(metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+def build_admin_app(metrics: Metrics, readiness: Readiness, policy: HostPolicy) -> Litestar:
+    """Build the admin app.
+
+    Args:
+        metrics: what `/metrics` shows.
+        readiness: what `/readyz` asks.
+        policy: which Host and Origin headers pass.
+    """
+
+    async def keep_strangers_out(request: Request[Any, Any, Any]) -> None:
+        headers = dict(request.scope["headers"])
+        policy.check(headers.get(b"host"), headers.get(b"origin"))
+
+    return Litestar(
+        route_handlers=[show_metrics, livez, readyz],
+        dependencies={
+            "metrics": Provide(lambda: metrics, sync_to_thread=False),
+            "readiness": Provide(lambda: readiness, sync_to_thread=False),
+        },
+        before_request=keep_strangers_out,
+        exception_handlers={Exception: respond_with_error},
+        openapi_config=None,
+        logging_config=None,
+    )

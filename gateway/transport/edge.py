@@ -1,0 +1,150 @@
+"""The outermost layer of the public app: what happens once to every request, whatever its route."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from gateway.ports import Clock, Ids
+from gateway.protocol.errors import Unavailable
+from gateway.protocol.ids import prefix_of
+from gateway.telemetry import names
+from gateway.telemetry.logs import log_access, request_id_var, response_id_var
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Span, Tracing
+from gateway.transport.auth import LOCAL_PRINCIPAL, HostPolicy
+from gateway.transport.wire_errors import from_exception, send_error
+
+STATE_REQUEST_ID = "request_id"
+STATE_PRINCIPAL = "principal"
+"""Keys of `scope["state"]` that every handler may rely on."""
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}\Z")
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_OTHER = "other"
+_CLIENT_LEFT = 499
+
+
+class _Headers:
+    """The few request headers this layer reads, found in one pass; the first Host counts, as it does in routing."""
+
+    __slots__ = ("host", "origin", "request_id", "trace")
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self.host: bytes | None = None
+        self.origin: bytes | None = None
+        self.request_id: bytes | None = None
+        self.trace: dict[str, str] = {}
+        for name, value in raw:
+            if name == b"host" and self.host is None:
+                self.host = value
+            elif name == b"origin":
+                self.origin = value
+            elif name == b"x-request-id":
+                self.request_id = value
+            elif name in {b"traceparent", b"tracestate"}:
+                self.trace[name.decode()] = value.decode("latin-1")
+
+
+class _Answer:
+    """Stamps the request id on the answer and remembers its status, 0 until there is one."""
+
+    __slots__ = ("_request_id", "_send", "status")
+
+    def __init__(self, send: Send, request_id: bytes) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 0
+
+    def send(self, message: Message) -> Awaitable[None]:
+        # Not a coroutine of its own: this runs once for every batch of a stream.
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], (b"x-request-id", self._request_id)]
+        return self._send(message)
+
+
+class Edge:
+    """Gives every request an id, an owner, a span, a metric and an access line, and keeps strangers out.
+
+    Handlers find the id and the principal in `scope["state"]`; log records carry the id by themselves.
+
+    Args:
+        app: the app behind.
+        policy: which Host and Origin headers pass.
+        metrics: where requests are counted.
+        tracing: starts the request's span.
+        clock: measures.
+        ids: mints request ids.
+        connections: returns the number of open client connections.
+        max_connections: `[server] max_connections`; requests are refused with 503 while more are open.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        policy: HostPolicy,
+        metrics: Metrics,
+        tracing: Tracing,
+        clock: Clock,
+        ids: Ids,
+        connections: Callable[[], int],
+        max_connections: int,
+    ) -> None:
+        self._app = app
+        self._policy = policy
+        self._metrics = metrics
+        self._tracing = tracing
+        self._clock = clock
+        self._ids = ids
+        self._connections = connections
+        self._max_connections = max_connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; anything but HTTP goes straight to the app behind."""
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        started = self._clock.monotonic()
+        headers = _Headers(scope["headers"])
+        request_id = self._request_id(headers.request_id)
+        state = scope.setdefault("state", {})
+        state[STATE_REQUEST_ID] = request_id
+        state[STATE_PRINCIPAL] = LOCAL_PRINCIPAL
+        request_id_var.set(request_id)
+        response_id_var.set(None)
+        answer = _Answer(send, request_id.encode())
+        with self._tracing.start_request(scope["method"], headers.trace) as span:
+            try:
+                self._admit(headers)
+                await self._app(scope, receive, answer.send)
+            except Exception as error:
+                if answer.status:
+                    raise
+                await send_error(answer.send, from_exception(error))
+            finally:
+                self._record(scope, answer.status or _CLIENT_LEFT, self._clock.monotonic() - started, span)
+
+    def _request_id(self, sent: bytes | None) -> str:
+        if sent is not None and _REQUEST_ID.match(sent):
+            return sent.decode()
+        return self._ids.mint(prefix_of("request"))
+
+    def _admit(self, headers: _Headers) -> None:
+        if self._connections() > self._max_connections:
+            raise Unavailable("More client connections are open than [server] max_connections allows; try again later.")
+        self._policy.check(headers.host, headers.origin)
+
+    def _record(self, scope: HTTPScope, status: int, seconds: float, span: Span) -> None:
+        route = scope.get("path_template", _OTHER)
+        method = scope["method"] if scope["method"] in _METHODS else _OTHER
+        self._metrics.requests_total.labels(route, method, status).inc()
+        self._metrics.request_seconds.labels(route).observe(seconds)
+        log_access(method, scope["raw_path"].decode("latin-1"), status, seconds)
+        span.rename(f"{method} {route}")
+        span.annotate(names.ATTR_HTTP_ROUTE, route)
+        span.annotate(names.ATTR_HTTP_STATUS, status)
+        if status >= 500:
+            span.fail(str(status))

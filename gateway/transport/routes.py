@@ -1,0 +1,84 @@
+"""The routes of the public app: the hot path as one raw ASGI handler, everything else typed."""
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Protocol
+
+from litestar import MediaType, Request, Response, asgi, get
+from litestar.enums import ScopeType
+from litestar.exceptions import HTTPException, MethodNotAllowedException
+from litestar.handlers import ASGIRouteHandler
+from litestar.params import Dependency
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from gateway.transport.edge import STATE_PRINCIPAL
+
+RESPONSES_PATH = "/v1/responses"
+
+
+class Reader(Protocol):
+    """What can be read from the engine, each answer encoded as JSON."""
+
+    async def retrieve(self, principal: str, response_id: str) -> bytes:
+        """Return one stored response."""
+        ...
+
+    async def models(self) -> bytes:
+        """Return the list of models."""
+        ...
+
+    async def model(self, model_id: str) -> bytes:
+        """Return one model."""
+        ...
+
+
+ReaderDependency = Annotated[Reader, Dependency(skip_validation=True)]
+
+
+def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
+    """Build the handler of `/v1/responses`, which a raw ASGI route gets with every method.
+
+    Args:
+        endpoint: serves POST.
+    """
+
+    @asgi(RESPONSES_PATH, copy_scope=False)
+    async def serve_responses(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == ScopeType.HTTP and scope["method"] != "POST":
+            raise _refusal(scope["method"])
+        await endpoint(scope, receive, send)
+
+    return serve_responses
+
+
+@get(RESPONSES_PATH + "/{response_id:str}")
+async def retrieve_response(
+    request: Request[Any, Any, Any], reader: ReaderDependency, response_id: str
+) -> Response[bytes]:
+    """Return one of the caller's stored responses."""
+    return _json(await reader.retrieve(request.scope["state"][STATE_PRINCIPAL], response_id))
+
+
+@get("/v1/models")
+async def list_models(reader: ReaderDependency) -> Response[bytes]:
+    """Return the models that can be asked for."""
+    return _json(await reader.models())
+
+
+@get("/v1/models/{model_id:path}")
+async def retrieve_model(reader: ReaderDependency, model_id: PurePosixPath) -> Response[bytes]:
+    """Return one model; its id may hold slashes."""
+    return _json(await reader.model(str(model_id).lstrip("/")))
+
+
+def _json(content: bytes) -> Response[bytes]:
+    return Response(content, media_type=MediaType.JSON)
+
+
+def _refusal(method: str) -> HTTPException:
+    if method == "GET":
+        return HTTPException(
+            status_code=426,
+            detail="GET opens a WebSocket here; to create a response over HTTP, use POST.",
+            headers={"Upgrade": "websocket", "Connection": "Upgrade"},
+        )
+    return MethodNotAllowedException(headers={"Allow": "POST, GET"})

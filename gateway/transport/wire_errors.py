@@ -1,0 +1,159 @@
+"""The one place where an error becomes bytes.
+
+Every failure a caller sees has the same envelope, `{"error": {"message", "type", "param", "code", ...}}`: the
+gateway's own errors, those of the framework (no such route, wrong method) and those nobody foresaw.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import Send
+
+from gateway.protocol.errors import (
+    GatewayError,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    RequestTooLarge,
+)
+from gateway.protocol.limits import MINIMAL_ERROR_BYTES
+from gateway.telemetry.names import LOGGER_ERRORS
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+_BOUNDED_MESSAGE_CHARACTERS = 64
+_BOUNDED_NAME_CHARACTERS = 32
+_FRAMEWORK_CODES = {426: "upgrade_required"}
+_FRAMEWORK_HEADERS = frozenset({"allow", "upgrade", "connection"})
+_logger = logging.getLogger(LOGGER_ERRORS)
+
+
+class HttpError(NamedTuple):
+    """An error as an HTTP answer."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes
+
+
+def error_body(error: GatewayError) -> dict[str, Any]:
+    """Return the envelope: `param` may be null, `code` never is."""
+    return {"error": {**_core(error), **error.details}}
+
+
+def http_error(error: GatewayError) -> HttpError:
+    """Return status, headers and body of an error that is the whole answer."""
+    body = msgspec.json.encode(error_body(error))
+    headers: RawHeaders = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    if error.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))))
+    if error.should_retry is not None:
+        headers.append((b"x-should-retry", b"true" if error.should_retry else b"false"))
+    return HttpError(error.status, headers, body)
+
+
+async def send_error(send: Send, error: GatewayError, extra_headers: RawHeaders | None = None) -> None:
+    """Answer an HTTP request that has not been answered yet with an error."""
+    answer = http_error(error)
+    headers = answer.headers + (extra_headers or [])
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+
+
+def stream_error_event(error: GatewayError, sequence_number: int) -> bytes:
+    """Return the `error` event of a stream as JSON.
+
+    It carries the error both flat, as documented, and nested, as clients expect that raise on it.
+    """
+    return _encode_event(_core(error), sequence_number, error.details)
+
+
+def bounded_error_event(error: GatewayError, sequence_number: int) -> bytes:
+    """Return the `error` event cut to `MINIMAL_ERROR_BYTES`: names that do not fit give way, the message is cut."""
+    core = _core(error)
+    core["param"] = None
+    if len(core["code"].encode()) > _BOUNDED_NAME_CHARACTERS:
+        core["code"] = type(error).code
+    if len(core["type"].encode()) > _BOUNDED_NAME_CHARACTERS:
+        core["type"] = type(error).type
+    message = core["message"][:_BOUNDED_MESSAGE_CHARACTERS]
+    while True:
+        core["message"] = message
+        event = _encode_event(core, sequence_number, {})
+        if len(event) <= MINIMAL_ERROR_BYTES or not message:
+            return event
+        message = message[:-1]
+
+
+def from_exception(error: Exception) -> GatewayError:
+    """Return the error to show for any exception.
+
+    What is not a `GatewayError` and not the framework's verdict on the request is a fault of ours: it is logged with
+    its traceback, and the caller learns only that it happened.
+    """
+    if isinstance(error, GatewayError):
+        return error
+    if isinstance(error, HTTPException) and error.status_code < 500:
+        return _from_framework(error)
+    _logger.error("unexpected error", exc_info=error)
+    return InternalError()
+
+
+def respond_with_error(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer an exception that left a handler: the app's only exception handler."""
+    answer = http_error(from_exception(error))
+    headers = {name.decode(): value.decode() for name, value in answer.headers}
+    if isinstance(error, HTTPException):
+        headers |= _kept_headers(error.headers or {})
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")
+
+
+def _core(error: GatewayError) -> dict[str, Any]:
+    # A caller's own id may be quoted, and JSON escapes let it hold half a surrogate pair, which UTF-8 cannot.
+    message = error.message.encode("utf-8", "replace").decode()
+    return {"message": message, "type": error.type, "param": error.param, "code": error.code}
+
+
+def _encode_event(core: dict[str, Any], sequence_number: int, details: Mapping[str, str | int]) -> bytes:
+    event = {
+        "type": "error",
+        "sequence_number": sequence_number,
+        "code": core["code"],
+        "message": core["message"],
+        "param": core["param"],
+        "error": {**core, **details},
+    }
+    return msgspec.json.encode(event)
+
+
+def _from_framework(error: HTTPException) -> GatewayError:
+    if error.status_code == 405:
+        return MethodNotAllowed("This route does not take that method; the Allow header names those it takes.")
+    if error.status_code == 413:
+        return RequestTooLarge("The request body is larger than [server] max_request_body_bytes.")
+    if error.status_code == 404:
+        return NotFound("There is no such route.", code="route_not_found")
+    if isinstance(error, ValidationException):
+        return _from_validation(error)
+    other = InvalidRequest(error.detail, code=_FRAMEWORK_CODES.get(error.status_code))
+    other.status = error.status_code
+    return other
+
+
+def _from_validation(error: ValidationException) -> InvalidRequest:
+    first = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
+    field, problem = first.get("key"), first.get("message", error.detail)
+    return InvalidRequest(f"Invalid '{field}': {problem}." if field else f"{problem}.", param=field)
+
+
+def _kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() in _FRAMEWORK_HEADERS}
