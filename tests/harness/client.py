@@ -120,16 +120,18 @@ def read_until(connection: socket.socket, needle: bytes) -> bytes:
 
 
 def read_slowly(port: int, body: Mapping[str, Any], bytes_per_second: int) -> bytes:
-    """POST a create, read the answer at a steady low rate and return its de-chunked body."""
-    connection = open_create(port, body, {"Connection": "close"}, receive_buffer=4096)
+    """POST a create, read the answer at a steady low rate and return its body, which must be chunked."""
+    connection = open_create(port, body, receive_buffer=4096)
     raw, started = b"", time.monotonic()
     with connection:
-        while piece := connection.recv(min(1024, bytes_per_second)):
+        while not raw.endswith(b"\r\n0\r\n\r\n"):
+            piece = connection.recv(min(1024, bytes_per_second))
+            assert piece, f"the body broke off after {len(raw)} bytes"
             raw += piece
             time.sleep(max(0.0, started + len(raw) / bytes_per_second - time.monotonic()))
     head, _, rest = raw.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200"), head
-    return _dechunk(rest) if b"chunked" in head.lower() else rest
+    return _dechunk(rest)
 
 
 def _dechunk(raw: bytes) -> bytes:
