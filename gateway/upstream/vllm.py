@@ -34,12 +34,22 @@ class VllmDialect:
         """
         adapted = {key: value for key, value in body.items() if value is not None and key not in _REFUSED}
         if isinstance(adapted.get("include"), list):
-            _keep(adapted, "include", [value for value in adapted["include"] if value in _INCLUDE])
+            _keep(adapted, "include", list(filter(accepts_include, adapted["include"])))
         if isinstance(adapted.get("reasoning"), dict):
             _keep(adapted, "reasoning", _pick(adapted["reasoning"], _REASONING))
-        if adapted.get("service_tier", "auto") not in _SERVICE_TIERS:
+        if not accepts_service_tier(adapted.get("service_tier", "auto")):
             del adapted["service_tier"]
         return drop_empty_tools(mend_items(adapted, _mend))
+
+
+def accepts_include(value: Any) -> bool:
+    """Whether vLLM knows this `include` value."""
+    return value in _INCLUDE
+
+
+def accepts_service_tier(value: Any) -> bool:
+    """Whether vLLM knows this service tier."""
+    return value in _SERVICE_TIERS
 
 
 def _keep(body: dict[str, Any], key: str, value: Any) -> None:
