@@ -13,6 +13,7 @@ from gateway.config.findings import Path as KeyPath
 from gateway.config.tree import Entries, Leaf, Node, format_path, gateway_tree, walk
 
 _EXIT_WARNINGS = 1
+_PIPE_WIDTH = 10_000
 
 
 @click.group("config")
@@ -68,20 +69,21 @@ def show(config: Path | None, overrides: tuple[str, ...], form: str | None, *, o
 
 def _print_table(loaded: LoadedConfig) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from gateway.config.render import to_toml_value, written_form
 
-    table = Table("key", "value", "origin", box=None, pad_edge=False)
-    for path, node, value in walk(gateway_tree(), loaded.config):
-        name = format_path(path)
-        shown = "" if value is None else to_toml_value(written_form(node, value))
-        table.add_row(
-            name, shown, str(loaded.origins[name]), style="dim" if loaded.origins[name].kind == "default" else ""
-        )
-    console = Console(highlight=False, markup=False)
     # A pipe has no width: nothing is cut there.
-    console.print(table, width=None if console.is_terminal else 10_000, no_wrap=not console.is_terminal)
+    console = Console(highlight=False, markup=False)
+    console.width = console.width if console.is_terminal else _PIPE_WIDTH
+    table = Table(
+        Column("key", no_wrap=True), Column("value", overflow="fold"), Column("origin", overflow="fold"), box=None
+    )
+    for path, node, value in walk(gateway_tree(), loaded.config):
+        origin = loaded.origins[format_path(path)]
+        shown = "" if value is None else to_toml_value(written_form(node, value))
+        table.add_row(format_path(path), shown, str(origin), style="dim" if origin.kind == "default" else "")
+    console.print(table)
 
 
 def _print_json(loaded: LoadedConfig, *, origin: bool) -> None:

@@ -129,14 +129,14 @@ def parse_database_url(value: Any) -> SecretUrl:
     """Return the URL of a database.
 
     Raises:
-        ValueError: anything but `sqlite:///PATH` with a file, or `postgresql://…`.
+        ValueError: anything but `sqlite:///PATH` or `postgresql://…`.
     """
     url = _text(value)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in {"sqlite", "postgresql"} or not url.isprintable():
         raise ValueError("not a database URL; write sqlite:///PATH or postgresql://USER@HOST/DATABASE")
-    if scheme == "sqlite" and (not rest.startswith("/") or not rest.removeprefix("/").partition("?")[0]):
-        raise ValueError("names no file; write sqlite:///PATH, with four slashes for an absolute path")
+    if scheme == "sqlite" and (not rest.startswith("/") or rest == "/" or "?" in rest):
+        raise ValueError("names one file and nothing else; write sqlite:///PATH, with four slashes if it is absolute")
     if scheme == "sqlite" and ":memory:" in rest:
         raise ValueError("an in-memory database cannot be shared by the writer and the readers; name a file")
     if scheme == "postgresql" and not rest:

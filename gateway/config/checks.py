@@ -145,9 +145,10 @@ class Review:
                     ("responses", name),
                     retained,
                 )
-        if self._config.storage.writer_max_bytes < limits.max_retained_bytes:
+        if self._config.storage.history_max_bytes < limits.max_retained_bytes:
             self._warning(
-                "writer_max_bytes is below responses.max_retained_bytes: the largest responses can never be stored",
-                ("storage", "writer_max_bytes"),
+                "history_max_bytes is below responses.max_retained_bytes: the largest responses are stored but can "
+                "never be continued",
+                ("storage", "history_max_bytes"),
                 retained,
             )

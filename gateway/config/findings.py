@@ -13,7 +13,7 @@ class Origin(Struct, frozen=True):
 
     Attributes:
         kind: the kind of source; a later one in the list wins.
-        name: path of the file, name of the environment variable, or key of the `--set`.
+        name: path of the file, or name of the environment variable.
         line: line in the file, from 1; 0 where there is none.
     """
 
@@ -28,7 +28,7 @@ class Origin(Struct, frozen=True):
             case "env":
                 return f"env {self.name}"
             case "cli":
-                return f"--set {self.name}"
+                return "--set"
         return self.kind
 
 

@@ -226,23 +226,23 @@ class StorageConfig(Section, frozen=True, kw_only=True):
         doc("NORMAL may lose the newest responses when the power fails, FULL does not and is slower."),
     ] = "NORMAL"
     busy_timeout_seconds: Annotated[
-        DurationOrZero, doc("How long SQLite waits for another process that holds the lock.", le=86_400)
+        DurationOrZero, doc("How long to wait for a connection, or for another process that holds the lock.", le=86_400)
     ] = 5.0
     readers: Annotated[Count, doc("Connections, and threads, that read.", le=1024)] = 4
     writer_max_entries: Annotated[
         Count, doc("Responses waiting to be written; beyond that new ones fail with 503.")
     ] = 1024
     writer_max_bytes: Annotated[
-        Size, doc("Bytes of responses waiting to be written; beyond that new ones fail with 503.")
+        Size, doc("Bytes of responses waiting to be written; beyond that new ones fail with 503, but one always fits.")
     ] = 256 * MIB
     writer_batch_entries: Annotated[Count, doc("Responses committed together.")] = 256
-    statement_timeout_seconds: Annotated[
-        Duration, doc("PostgreSQL gives up a statement that runs longer.", le=86_400)
-    ] = 30.0
+    statement_timeout_seconds: Annotated[Duration, doc("A statement that runs longer is given up.", le=86_400)] = 30.0
     history_max_responses: Annotated[
         Count, doc("Responses that one chain of previous_response_id may have; a longer one is refused.")
     ] = 10_000
-    history_max_bytes: Annotated[Size, doc("Memory for recently used histories, as serialized.")] = 64 * MIB
+    history_max_bytes: Annotated[
+        Size, doc("Items that one chain of previous_response_id may have, as serialized; a larger one is refused.")
+    ] = 64 * MIB
     history_revalidate_seconds: Annotated[
         DurationOrZero, doc("A cached history older than that is checked against the database; 0 always checks.")
     ] = 5.0

@@ -95,9 +95,9 @@ class Sources:
             path = _parse_key(key) if separator else None
             if path is None:
                 # The argument itself may be a secret in the wrong place: it is not repeated.
-                self._complain((), "expected section.key=value", Origin("cli", f"argument {number}"))
+                self._complain((), f"argument {number} is not section.key=value", Origin("cli"))
                 continue
-            origin = Origin("cli", format_path(path))
+            origin = Origin("cli")
             node, depth = descend(self._root, path)
             if depth < len(path):
                 self._reject_key(node, path[: depth + 1], origin)
@@ -197,12 +197,10 @@ def locate_keys(text: str) -> dict[Path, int]:
             continue
         start = number - len(statement) + 1
         paths = list(_walk_keys(parsed))
-        if statement[0].lstrip().startswith("["):
-            table = paths[-1]
-            lines.setdefault(table, start)
-        else:
-            for path in paths:
-                lines.setdefault((*table, *path), start)
+        is_header = statement[0].lstrip().startswith("[")
+        for path in paths:
+            lines.setdefault(path if is_header else (*table, *path), start)
+        table = paths[-1] if is_header else table
         statement.clear()
     return lines
 

@@ -16,7 +16,7 @@ from gateway.config.secret import REDACTED, Secret, redact_url
 
 ENV_PREFIX = "GATEWAY_"
 _SHOWN_CHARACTERS = 120
-_WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a string", "array": "an array"}
+_WORDS = {"int": "a whole number", "float": "a number", "str": "a string", "array": "an array"}
 _TOML_TYPES = {
     dict: "a table",
     list: "an array",
@@ -87,7 +87,7 @@ class Leaf(Struct, frozen=True, kw_only=True):
             given = value if isinstance(value, list) else [value]
             wrong = next((str(item) for item in given if item not in self.choices), "")
             return f"expected one of {', '.join(self.choices)}{suggest(wrong, self.choices)}"
-        message = message.partition(" - at ")[0].replace("Expected `", "expected `")
+        message = message.partition(" - at ")[0].replace("Expected `", "expected `").replace("`bool`", "a boolean")
         return re.sub(r"`(\w+)(?: \| null)?`", lambda match: _WORDS.get(match[1], match[1]), message)
 
     def show(self, value: Any) -> str:

@@ -1,0 +1,82 @@
+"""Rules and surprises between several keys."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("admin.bind = '0.0.0.0:9901'", "admin.bind", "allow_remote = true"),
+        ("admin.bind = '[::]:9901'", "admin.bind", "allow_remote = true"),
+        ("admin.bind = 'admin.internal:9901'", "admin.bind", "allow_remote = true"),
+        ("admin.bind = '127.0.0.1:9000'", "admin.bind", "also server.port"),
+        ("server.port = 9901", "server.port", "also server.port"),
+        ("server = { host = '0.0.0.0', port = 9901, allowed_hosts = ['a'] }", "server.port", "also server.port"),
+        ("[upstream]\nmodels = ['m']\n[upstreams.a]", "upstream.models", "both set"),
+        ("[upstreams.'a b']", 'upstreams."a b"', "cannot name"),
+        ("[upstreams.a__b]", "upstreams.a__b", "cannot name"),
+        ("[upstreams.'ä']", 'upstreams."ä"', "cannot name"),
+        ("[upstreams.a-b]\nmodels = ['x']\n[upstreams.a_b]\nmodels = ['y']", "upstreams.a_b", "rename"),
+    ],
+)
+def test_a_combination_that_cannot_work_is_a_problem(problems, text, path, message):
+    (finding,) = problems(text)
+    assert finding.path == path
+    assert message in finding.message
+
+
+def test_api_key_and_callers_authorization_exclude_each_other(problems):
+    (finding,) = problems("upstream = { api_key = 'k', forward_headers = ['Authorization'] }")
+    assert "forward only one" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "admin.bind = '[::1]:9901'",
+        "admin.bind = 'localhost:9901'",
+        "admin = { bind = '0.0.0.0:9901', allow_remote = true }",
+        "admin = { bind = '0.0.0.0:9901', enabled = false }",
+        "admin = { bind = '127.0.0.1:9000', enabled = false }",
+        "[server]\nport = 0\n[admin]\nbind = '127.0.0.1:0'",
+        "server = { host = '0.0.0.0', allowed_hosts = ['gateway'] }",
+        "server.host = '10.0.0.1'",
+        "[responses]\nmax_stream_event_bytes = '8MiB'",
+        "[responses]\nmax_retained_bytes = '1MiB'",
+        "[upstreams.a]\nmodels = ['x']\n[upstreams.b]\nmodels = ['y']",
+        "upstream = { models = ['m'], aliases = { a = 'm' } }",
+        "upstream.forward_headers = ['x-team']",
+        "upstream.total_timeout_seconds = '2h'",
+    ],
+)
+def test_a_sound_combination_gives_no_warning(load, text):
+    assert load(text).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("responses.max_stream_event_bytes = '4MiB'", "responses.max_stream_event_bytes", "(4MiB) is below"),
+        ("responses.max_retained_bytes = '9MiB'", "responses.max_retained_bytes", "below max_retained_bytes (9MiB)"),
+        (
+            "responses = { max_stream_event_bytes = 1023, max_retained_bytes = 1000 }",
+            "responses.max_stream_event_bytes",
+            "below 1 KiB",
+        ),
+        ("responses.max_upstream_json_bytes = '8MB'", "responses.max_upstream_json_bytes", "a JSON answer"),
+        ("responses.max_upstream_sse_line_bytes = '8MB'", "responses.max_upstream_sse_line_bytes", "a streamed answer"),
+        ("storage.history_max_bytes = '8MB'", "storage.history_max_bytes", "never be continued"),
+        ("server.host = '0.0.0.0'", "server.host", "server.allowed_hosts"),
+        ("upstream.total_timeout_seconds = 400", "upstream.total_timeout_seconds", "first_byte_timeout_seconds"),
+        ("upstream.idle_timeout_seconds = '2h'", "upstream.idle_timeout_seconds", "never takes effect"),
+        ("upstream = { models = ['m'], aliases = { a = 'n' } }", "upstream.aliases.a", "not among the models"),
+        ("upstream.forward_headers = ['Cookie']", "upstream.forward_headers", "credentials"),
+        ("[upstreams.a]\n[upstreams.b]", "upstreams.b", "every model"),
+        ("[upstreams.a]\nmodels = ['m']\n[upstreams.b]\naliases = { m = 'n' }", "upstreams.b", "the model 'm'"),
+    ],
+)
+def test_a_surprising_combination_is_a_warning(load, text, path, message):
+    (warning,) = load(text).warnings
+    assert warning.path == path
+    assert message in warning.message
+    assert "gateway.toml:" in warning.source
