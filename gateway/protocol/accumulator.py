@@ -1,0 +1,412 @@
+"""Turns what engines send into the items of one response and into the events that tell a client of them.
+
+Engines number, name and order things in their own ways, leave events out and repeat them. Here every event changes the
+state of a slot, and the client's events are the difference between that state and what it has been told; the
+`announcer` decides when.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from msgspec import to_builtins
+
+from gateway.protocol import upstream_events as up
+from gateway.protocol.announcer import Announcer, Round
+from gateway.protocol.carriage import Carriage
+from gateway.protocol.events import Event, read_hosted
+from gateway.protocol.ids import prefix_of
+from gateway.protocol.items import OutputItem
+from gateway.protocol.ledger import VALUE_BYTES, Ledger, charge, text_bytes
+from gateway.protocol.parts import (
+    ArgumentsPart,
+    InputPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    SummaryPart,
+    TextPart,
+)
+from gateway.protocol.slots import (
+    CustomCallSlot,
+    FunctionCallSlot,
+    MessageSlot,
+    OpaqueSlot,
+    ReasoningSlot,
+    Slot,
+    kind_of_part,
+    part_text,
+    slot_for_part,
+)
+
+MAX_CALL_ID = 64
+
+SummaryMode = Literal["off", "instead", "both"]
+
+
+class Accumulator:
+    """The items of one response.
+
+    Args:
+        ledger: charged for everything retained.
+        mint: returns a new id for a prefix.
+        carriage: names of carried tools.
+        used_call_ids: call ids of the effective input; those of new calls are added.
+        summary_mode: whether reasoning text is told as reasoning, as summaries, or as both.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        mint: Callable[[str], str],
+        carriage: Carriage,
+        used_call_ids: set[str],
+        summary_mode: SummaryMode = "off",
+    ) -> None:
+        self._ledger = ledger
+        self._mint = mint
+        self._carriage = carriage
+        self._used = used_call_ids
+        self._summary_mode = summary_mode
+        self._announcer = Announcer()
+        self._handlers: dict[type[up.UpstreamEvent], Callable[[Round, Any], list[Event]]] = {
+            up.TextDelta: self._on_text_delta,
+            up.ReasoningDelta: lambda r, e: self._grow(r, e, ReasoningPart, e.content_index),
+            up.RefusalDelta: lambda r, e: self._grow(r, e, RefusalPart, e.content_index),
+            up.SummaryDelta: lambda r, e: self._grow(r, e, SummaryPart, e.summary_index),
+            up.ArgumentsDelta: self._on_arguments_delta,
+            up.InputDelta: self._on_arguments_delta,
+            up.ItemAdded: self._on_item_added,
+            up.ItemDone: self._on_item_done,
+            up.PartAdded: self._on_part_added,
+            up.ReasoningPartAdded: self._on_part_added,
+            up.PartDone: self._on_part_done,
+            up.ReasoningPartDone: self._on_part_done,
+            up.SummaryPartAdded: lambda r, e: self._settle(r, e, SummaryPart, e.summary_index, None, "open"),
+            up.SummaryPartDone: lambda r, e: self._settle(
+                r, e, SummaryPart, e.summary_index, part_text(e.part or {}), "close"
+            ),
+            up.TextDone: self._on_text_done,
+            up.ReasoningDone: lambda r, e: self._settle(r, e, ReasoningPart, e.content_index, e.text, "settle"),
+            up.RefusalDone: lambda r, e: self._settle(r, e, RefusalPart, e.content_index, e.refusal, "settle"),
+            up.SummaryDone: lambda r, e: self._settle(r, e, SummaryPart, e.summary_index, e.text, "settle"),
+            up.ArgumentsDone: self._on_arguments_done,
+            up.InputDone: self._on_arguments_done,
+            up.AnnotationAdded: self._on_annotation,
+            up.Hosted: self._on_hosted,
+        }
+
+    # ------------------------------------------------------------ what the turn calls
+
+    def apply(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
+        """Return the client's events for one engine event; events that carry nothing for items give none.
+
+        Raises:
+            ResourceLimitExceeded: the ledger refused; the client's events so far remain true.
+        """
+        handler = self._handlers.get(type(event))
+        return handler(round_, event) if handler else []
+
+    def adopt(self, round_: Round, output: Iterable[Any]) -> list[Event]:
+        """Take items a round's final snapshot holds beyond those that were streamed."""
+        out: list[Event] = []
+        for index, item in enumerate(output):
+            if index >= round_.opened and isinstance(item, dict) and item.get("id") not in round_.by_id:
+                out.extend(self._on_item_done(round_, up.ItemDone(item=item, output_index=index)))
+        return out
+
+    def end(self, round_: Round, *, truncated: bool) -> list[Event]:
+        """Close what a round left open; the last item of a truncated round becomes `incomplete`."""
+        for slot in round_.queue:
+            self._close(slot)
+        out = self._announcer.end(round_, "incomplete" if truncated else "completed")
+        if truncated and round_.last is not None:
+            self._ledger.replace(round_.last, charge(to_builtins(round_.last.final)))
+        return out
+
+    def abandon(self, round_: Round) -> list[Event]:
+        """Tell only that the held item is done; open items stay open, as in a failed response."""
+        return self._announcer.release(round_, "completed")
+
+    def output(self) -> list[OutputItem]:
+        """Return the items the client has been told of, those still open as `incomplete`."""
+        return self._announcer.output()
+
+    # ------------------------------------------------------------ items
+
+    def _on_item_added(self, round_: Round, event: up.ItemAdded) -> list[Event]:
+        item_id = _id(event.item)
+        known = round_.by_index.get(event.output_index) if event.output_index is not None else None
+        if known is None and item_id:
+            known = round_.by_id.get(item_id)
+        if known is not None and not known.closed and (item_id is None or known.engine_id in (None, item_id)):
+            return []
+        slot = self._open(round_, self._slot_for(event.item), item_id, event.output_index)
+        return self._announcer.advance(round_, slot)
+
+    def _on_item_done(self, round_: Round, event: up.ItemDone) -> list[Event]:
+        item_id = _id(event.item)
+        slot = self._locate(round_, item_id, event.output_index)
+        if slot is None or (slot.closed and item_id not in round_.by_id):
+            slot = self._open(round_, self._slot_for(event.item), item_id, event.output_index)
+        if slot.closed:
+            return []
+        self._take_snapshot(slot, event.item)
+        self._close(slot)
+        return self._announcer.advance(round_, slot)
+
+    def _slot_for(self, item: dict[str, Any]) -> Slot:
+        kind = item.get("type")
+        item_id = self._mint(prefix_of(kind if isinstance(kind, str) else ""))
+        if kind == "message":
+            return MessageSlot(item_id, item)
+        if kind == "reasoning":
+            return ReasoningSlot(item_id, item)
+        if kind == "function_call":
+            return self._call_slot(item_id, item)
+        if kind == "custom_tool_call":
+            call_id, name = self._call_id(item.get("call_id")), str(item.get("name") or "")
+            return CustomCallSlot(item_id, call_id, name, item.get("namespace"), carried=False)
+        return OpaqueSlot(item_id, item)
+
+    def _call_slot(self, item_id: str, item: dict[str, Any]) -> Slot:
+        call_id, name = self._call_id(item.get("call_id")), str(item.get("name") or "")
+        carried = self._carriage.resolve(name)
+        if carried.custom:
+            item_id = self._mint(prefix_of("custom_tool_call"))
+            return CustomCallSlot(item_id, call_id, carried.name, carried.namespace, carried=True)
+        return FunctionCallSlot(item_id, call_id, carried.name, carried.namespace or item.get("namespace"))
+
+    def _call_id(self, given: Any) -> str:
+        if not isinstance(given, str) or not 0 < len(given) <= MAX_CALL_ID or given in self._used:
+            given = self._mint(prefix_of("call"))
+        call_id: str = given
+        self._used.add(call_id)
+        return call_id
+
+    def _open(self, round_: Round, slot: Slot, item_id: str | None, index: int | None) -> Slot:
+        self._ledger.grow(slot, slot.charge())
+        slot.engine_id = item_id
+        if item_id:
+            round_.by_id[item_id] = slot
+        if index is not None:
+            round_.by_index[index] = slot
+        round_.queue.append(slot)
+        round_.last = slot
+        round_.opened += 1
+        return slot
+
+    def _close(self, slot: Slot) -> None:
+        slot.close()
+        if isinstance(slot, CustomCallSlot) and slot.carried is not None:
+            self._ledger.replace(slot, slot.charge())
+
+    def _locate(self, round_: Round, item_id: str | None, index: int | None) -> Slot | None:
+        slot = round_.by_id.get(item_id) if item_id else None
+        if slot is None and index is not None:
+            slot = round_.by_index.get(index)
+        if slot is None and not item_id and index is None:
+            slot = round_.last
+        return slot
+
+    def _take_snapshot(self, slot: Slot, item: dict[str, Any]) -> None:
+        if isinstance(slot, MessageSlot | ReasoningSlot):
+            self._take_parts(slot, item)
+        elif isinstance(slot, FunctionCallSlot):
+            self._take_name(slot, item.get("name"))
+            part = self._part(slot, ArgumentsPart, 0)
+            self._push(slot, part, part.missing(_text(item.get("arguments"))))
+        elif isinstance(slot, CustomCallSlot):
+            part = slot.carried or self._part(slot, InputPart, 0)
+            self._push(slot, part, part.missing(_text(item.get("arguments" if slot.carried else "input"))))
+        elif isinstance(slot, OpaqueSlot):
+            slot.item = {**item, "id": slot.id}
+            self._ledger.replace(slot, slot.charge())
+
+    def _take_parts(self, slot: MessageSlot | ReasoningSlot, item: dict[str, Any]) -> None:
+        content = item.get("content")
+        parts = [{"type": None, "text": content}] if isinstance(content, str) else content
+        for index, part in enumerate(parts if isinstance(parts, list) else []):
+            if isinstance(part, dict):
+                self._take_part(slot, self._part(slot, kind_of_part(part, slot), index), part)
+        summary = item.get("summary")
+        for index, part in enumerate(summary if isinstance(summary, list) else []):
+            if isinstance(part, dict) and isinstance(slot, ReasoningSlot):
+                self._take_part(slot, self._part(slot, SummaryPart, index), part)
+        if isinstance(slot, ReasoningSlot) and not slot.encrypted_content:
+            if sealed := _text(item.get("encrypted_content")):
+                self._ledger.grow(slot, VALUE_BYTES + text_bytes(sealed))
+                slot.encrypted_content = sealed
+        elif isinstance(slot, MessageSlot) and not slot.phase and (phase := _text(item.get("phase"))):
+            self._ledger.grow(slot, VALUE_BYTES + text_bytes(phase))
+            slot.phase = phase
+
+    def _take_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
+        if isinstance(part, OpaquePart):
+            self._ledger.grow(slot, charge(value) - charge(part.value))
+            part.value = value
+            return
+        self._push(slot, part, part.missing(part_text(value)))
+        if isinstance(part, TextPart):
+            self._adopt(slot, part, value.get("annotations"), value.get("logprobs"))
+
+    def _adopt(self, slot: Slot, part: TextPart, annotations: Any, logprobs: Any) -> None:
+        self._ledger.grow(slot, part.adopt(annotations, logprobs))
+
+    def _take_name(self, slot: FunctionCallSlot, name: Any) -> None:
+        if not slot.name and isinstance(name, str) and name:
+            carried = self._carriage.resolve(name)
+            self._ledger.grow(slot, text_bytes(carried.name))
+            slot.name = carried.name
+
+    # ------------------------------------------------------------ parts
+
+    def _on_part_added(self, round_: Round, event: up.PartAdded | up.ReasoningPartAdded) -> list[Event]:
+        slot = self._locate(round_, event.item_id, event.output_index)
+        kind = ReasoningPart if isinstance(event, up.ReasoningPartAdded) else kind_of_part(event.part, slot)
+        return self._settle(round_, event, kind, event.content_index, None, "open")
+
+    def _on_part_done(self, round_: Round, event: up.PartDone | up.ReasoningPartDone) -> list[Event]:
+        slot = self._locate(round_, event.item_id, event.output_index)
+        kind = ReasoningPart if isinstance(event, up.ReasoningPartDone) else kind_of_part(event.part, slot)
+        owner = self._owner(round_, event, kind)
+        if not owner.closed:
+            self._take_part(owner, self._part(owner, kind, event.content_index or 0), event.part or {})
+        return self._settle(round_, event, kind, event.content_index, None, "close")
+
+    def _on_text_delta(self, round_: Round, event: up.TextDelta) -> list[Event]:
+        if event.logprobs:
+            slot = self._owner(round_, event, TextPart)
+            part = self._part(slot, TextPart, event.content_index or 0)
+            if isinstance(part, TextPart) and not part.settled:
+                self._ledger.grow(slot, charge(event.logprobs) - VALUE_BYTES)
+                part.push_logprobs(event.logprobs)
+        return self._grow(round_, event, TextPart, event.content_index)
+
+    def _on_text_done(self, round_: Round, event: up.TextDone) -> list[Event]:
+        slot = self._owner(round_, event, TextPart)
+        part = self._part(slot, TextPart, event.content_index or 0) if not slot.closed else None
+        if isinstance(part, TextPart):
+            self._adopt(slot, part, None, event.logprobs)
+        return self._settle(round_, event, TextPart, event.content_index, event.text, "settle")
+
+    def _on_annotation(self, round_: Round, event: up.AnnotationAdded) -> list[Event]:
+        slot = self._owner(round_, event, TextPart)
+        part = self._part(slot, TextPart, event.content_index or 0) if not slot.closed else None
+        if not isinstance(part, TextPart) or part.closed:
+            return []
+        self._ledger.grow(slot, charge(event.annotation))
+        part.annotations.append(event.annotation)
+        return self._announcer.tell_part(round_, slot, part)
+
+    def _grow(self, round_: Round, event: Any, kind: type[Part], index: int | None) -> list[Event]:
+        slot = self._owner(round_, event, kind)
+        if slot.closed:
+            return []
+        part = self._part(slot, kind, index or 0)
+        self._push(slot, part, event.delta)
+        return self._announcer.tell_part(round_, slot, part)
+
+    def _settle(
+        self,
+        round_: Round,
+        event: Any,
+        kind: type[Part],
+        index: int | None,
+        text: str | None,
+        until: Literal["open", "settle", "close"],
+    ) -> list[Event]:
+        slot = self._owner(round_, event, kind)
+        if slot.closed:
+            return []
+        part = self._part(slot, kind, index or 0)
+        self._push(slot, part, part.missing(text))
+        for one in (part, part.mirror):
+            if one is not None:
+                one.settled = one.settled or until != "open"
+                one.closed = one.closed or until == "close"
+        return self._announcer.tell_part(round_, slot, part)
+
+    def _owner(self, round_: Round, event: up.Located, kind: type[Part]) -> Slot:
+        slot = self._locate(round_, event.item_id, event.output_index)
+        fits = ReasoningSlot if kind in (ReasoningPart, SummaryPart) else MessageSlot
+        if isinstance(slot, fits) and not (slot.closed and event.item_id and event.item_id not in round_.by_id):
+            return slot
+        slot = slot_for_part(kind, self._mint("rs" if fits is ReasoningSlot else "msg"))
+        return self._open(round_, slot, event.item_id, event.output_index)
+
+    def _part(self, slot: Slot, kind: type[Part], index: int) -> Part:
+        if kind is ReasoningPart and self._summary_mode == "instead":
+            kind = SummaryPart
+        part = slot.find(kind, index)
+        if part is not None:
+            return part
+        part = self._open_part(slot, kind, index)
+        if kind is ReasoningPart and self._summary_mode == "both":
+            part.mirror = slot.find(SummaryPart, index) or self._open_part(slot, SummaryPart, index)
+        return part
+
+    def _open_part(self, slot: Slot, kind: type[Part], index: int) -> Part:
+        first = isinstance(slot, ReasoningSlot) and kind is not SummaryPart and not slot.has_texts
+        probe = kind(0).base_charge() + (VALUE_BYTES if first else 0)
+        self._ledger.grow(slot, probe)
+        return slot.open_part(kind, index)
+
+    def _push(self, slot: Slot, part: Part, text: str | None) -> None:
+        if not text or part.settled:
+            return
+        self._ledger.grow(slot, text_bytes(text) * (1 if part.mirror is None else 2))
+        part.push(text)
+        if part.mirror is not None:
+            part.mirror.push(text)
+
+    # ------------------------------------------------------------ calls and hosted tools
+
+    def _on_arguments_delta(self, round_: Round, event: up.ArgumentsDelta | up.InputDelta) -> list[Event]:
+        slot = self._locate(round_, event.item_id, event.output_index)
+        part = self._call_part(slot)
+        if slot is None or part is None or slot.closed:
+            return []
+        self._push(slot, part, event.delta)
+        return [] if part is getattr(slot, "carried", None) else self._announcer.tell_part(round_, slot, part)
+
+    def _on_arguments_done(self, round_: Round, event: up.ArgumentsDone | up.InputDone) -> list[Event]:
+        slot = self._locate(round_, event.item_id, event.output_index)
+        part = self._call_part(slot)
+        if slot is None or part is None or slot.closed:
+            return []
+        if isinstance(event, up.ArgumentsDone) and isinstance(slot, FunctionCallSlot):
+            self._take_name(slot, event.name)
+        text = event.arguments if isinstance(event, up.ArgumentsDone) else event.input
+        self._push(slot, part, part.missing(text))
+        if part is getattr(slot, "carried", None):
+            return []
+        part.settled = part.closed = True
+        return self._announcer.tell_part(round_, slot, part)
+
+    def _call_part(self, slot: Slot | None) -> Part | None:
+        if isinstance(slot, FunctionCallSlot):
+            return self._part(slot, ArgumentsPart, 0)
+        if isinstance(slot, CustomCallSlot):
+            return slot.carried or self._part(slot, InputPart, 0)
+        return None
+
+    def _on_hosted(self, round_: Round, event: up.Hosted) -> list[Event]:
+        slot = self._locate(round_, event.item_id, event.output_index)
+        if not isinstance(slot, OpaqueSlot) or slot.closed:
+            return []
+        # What waits is retained whole; what is told at once leaves only its text, until the snapshot comes.
+        waits = round_.queue[0] is not slot
+        delta = event.fields.get("delta")
+        retained = charge(event.fields) if waits else text_bytes(delta) if isinstance(delta, str) else 0
+        self._ledger.grow(slot, retained)
+        slot.pending.append(read_hosted(event.fields, slot.id))
+        return self._announcer.advance(round_, slot)
+
+
+def _id(item: dict[str, Any]) -> str | None:
+    return _text(item.get("id"))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,95 @@
+"""Decides when the client hears of what the slots hold.
+
+Within one round one item is told at a time: what arrives for a later item waits in its slot until the earlier one is
+closed. An item's `output_item.done` is held back until the next item begins or the round ends, because only the
+round's end tells whether the last item was cut short. Output indexes are given in the order of announcement, across
+all rounds.
+"""
+
+from collections import deque
+
+from gateway.protocol.events import Event, OutputItemAdded, OutputItemDone
+from gateway.protocol.items import OutputItem, Status
+from gateway.protocol.parts import Part
+from gateway.protocol.slots import Slot
+
+
+class Round:
+    """One upstream inference: how its indexes and ids map to slots, and which item is being told.
+
+    Attributes:
+        agent: path of the agent the inference belongs to.
+        opened: how many items it has opened.
+        ended: the engine's terminal event has been taken.
+    """
+
+    __slots__ = ("agent", "by_id", "by_index", "ended", "held", "last", "opened", "queue")
+
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
+        self.opened = 0
+        self.ended = False
+        self.by_id: dict[str, Slot] = {}
+        self.by_index: dict[int, Slot] = {}
+        self.queue: deque[Slot] = deque()
+        self.held: Slot | None = None
+        self.last: Slot | None = None
+
+
+class Announcer:
+    """The items of one response in the order the client knows them."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: list[Slot] = []
+
+    def tell_part(self, round_: Round, slot: Slot, part: Part) -> list[Event]:
+        """Return what is new in one part, nothing while its item waits."""
+        if not slot.announced:
+            return self.advance(round_, slot)
+        if round_.queue[0] is not slot:
+            return []
+        out = part.flush(slot)
+        if part.mirror is not None:
+            out.extend(part.mirror.flush(slot))
+        return out
+
+    def advance(self, round_: Round, slot: Slot) -> list[Event]:
+        """Return what is new in one item and, when that closes it, in those behind it."""
+        out: list[Event] = []
+        if round_.queue and round_.queue[0] is slot:
+            self._tell(round_, out)
+        return out
+
+    def end(self, round_: Round, status: Status) -> list[Event]:
+        """Return all that is left of a round whose items are closed; the last one gets the given status."""
+        out: list[Event] = []
+        self._tell(round_, out)
+        out.extend(self.release(round_, status))
+        return out
+
+    def release(self, round_: Round, status: Status) -> list[Event]:
+        """Return the `done` of the held item, if one is held."""
+        slot, round_.held = round_.held, None
+        if slot is None:
+            return []
+        slot.final = slot.render(status)
+        return [OutputItemDone(output_index=slot.output_index, item=slot.final)]
+
+    def output(self) -> list[OutputItem]:
+        """Return the items the client has been told of, those still open as `incomplete`."""
+        return [slot.final if slot.final is not None else slot.render("incomplete") for slot in self._told]
+
+    def _tell(self, round_: Round, out: list[Event]) -> None:
+        while round_.queue and (slot := round_.queue[0]).ready:
+            if not slot.announced:
+                out.extend(self.release(round_, "completed"))
+                slot.announced = True
+                slot.output_index = len(self._told)
+                self._told.append(slot)
+                out.append(OutputItemAdded(output_index=slot.output_index, item=slot.skeleton()))
+            out.extend(slot.flush())
+            if not slot.closed:
+                return
+            round_.held = round_.queue.popleft()

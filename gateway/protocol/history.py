@@ -1,0 +1,62 @@
+"""What a continuation replays, and which calls still wait for an output."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gateway.protocol.errors import InvalidRequest
+from gateway.protocol.items import CLIENT_CALLS, CLIENT_OUTPUTS
+
+_WORDS = {"function_call": "function call", "custom_tool_call": "custom tool call"}
+
+
+def drop_incomplete_calls(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items a model is shown: a call that was cut short is neither pending nor repeated."""
+    return [item for item in history if not (item.get("type") in CLIENT_CALLS and item.get("status") == "incomplete")]
+
+
+def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> None:
+    """Check that the new input answers every pending call, each once, and nothing else.
+
+    An output belongs to the nearest earlier unanswered call of its id.
+
+    Raises:
+        InvalidRequest: `invalid_tool_output` for an unknown, duplicate or mismatched output, `missing_tool_output`
+            for a call left without one; param `input`.
+    """
+    pending: dict[str, str] = {}
+    answered: set[str] = set()
+    first_new = len(history)
+    for position, item in enumerate([*history, *new]):
+        kind = item.get("type")
+        call_id = str(item.get("call_id"))
+        if kind in CLIENT_CALLS:
+            pending[call_id] = str(kind)
+        elif kind in CLIENT_OUTPUTS:
+            waiting = pending.get(call_id)
+            if waiting == CLIENT_OUTPUTS[str(kind)]:
+                del pending[call_id]
+                answered.add(call_id)
+            elif position >= first_new:
+                raise _refuse_output(str(kind), call_id, waiting, duplicate=call_id in answered)
+    if pending:
+        call_id, kind = next(iter(pending.items()))
+        raise InvalidRequest(
+            f"No tool output found for {_WORDS[kind]} {call_id[:128]}.", code="missing_tool_output", param="input"
+        )
+
+
+def call_ids(items: Iterable[dict[str, Any]]) -> set[str]:
+    """Return every call id in use."""
+    return {str(item["call_id"]) for item in items if item.get("call_id")}
+
+
+def _refuse_output(kind: str, call_id: str, waiting: str | None, *, duplicate: bool) -> InvalidRequest:
+    word = _WORDS[CLIENT_OUTPUTS[kind]]
+    shown = call_id[:128]
+    if waiting is not None:
+        message = f"Call {shown} is a {_WORDS[waiting]}; answer it with a {CLIENT_CALLS[waiting]}."
+    elif duplicate:
+        message = f"The {word} with call_id {shown} already has an output."
+    else:
+        message = f"No tool call found for {word} output with call_id {shown}."
+    return InvalidRequest(message, code="invalid_tool_output", param="input")

@@ -1,0 +1,54 @@
+"""Mints and checks the gateway's own ids: `<prefix>_<32 hex digits of a UUIDv7>`.
+
+The only module of this floor that reads a clock or a random source.
+"""
+
+import os
+import re
+import time
+
+_SHAPE = re.compile(r"[a-z]+_[0-9a-f]{32}\Z")
+
+# The prefixes clients know from the API; they never parse them, people do.
+PREFIXES: dict[str, str] = {
+    "response": "resp",
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "web_search_call": "ws",
+    "file_search_call": "fs",
+    "code_interpreter_call": "ci",
+    "image_generation_call": "ig",
+    "mcp_call": "mcp",
+    "mcp_list_tools": "mcpl",
+    "mcp_approval_request": "mcpr",
+    "compaction": "cmp",
+    "conversation": "conv",
+    "call": "call",
+    "request": "req",
+}
+
+
+def prefix_of(kind: str) -> str:
+    """Return the id prefix of an object or item type; `item` for types without one of their own."""
+    return PREFIXES.get(kind, "item")
+
+
+def is_minted(value: str) -> bool:
+    """Tell whether a string has the shape of an id minted here."""
+    return _SHAPE.match(value) is not None
+
+
+class UuidIds:
+    """Mints UUIDv7 ids (RFC 9562): 48 bits of milliseconds, then random bits, so ids sort by time."""
+
+    def mint(self, prefix: str) -> str:
+        """Return `<prefix>_<32 hex digits>`."""
+        milliseconds = time.time_ns() // 1_000_000
+        value = (milliseconds << 80) | int.from_bytes(os.urandom(10), "big")
+        value = (value & ~(0xF << 76)) | (0x7 << 76)
+        value = (value & ~(0x3 << 62)) | (0x2 << 62)
+        return f"{prefix}_{value:032x}"

@@ -1,0 +1,341 @@
+"""The growing texts inside an item: content parts, summaries, arguments and tool input.
+
+A part knows what it holds and how much of it the client has seen. `flush` returns the events for the difference, so a
+part that was streamed, one that waited its turn and one that came as a finished snapshot take the same way out.
+"""
+
+from typing import Any
+
+from msgspec import to_builtins
+
+from gateway.protocol import events, items
+from gateway.protocol.events import Event
+from gateway.protocol.ledger import charge
+
+
+class Owner:
+    """The item a part belongs to, as the client knows it.
+
+    Attributes:
+        id: our item id.
+        output_index: the item's index in the response, -1 until it is announced.
+    """
+
+    __slots__ = ("id", "output_index")
+
+    def __init__(self, item_id: str) -> None:
+        self.id = item_id
+        self.output_index = -1
+
+
+class Part:
+    """Base: accumulates text; subclasses word the events.
+
+    Attributes:
+        index: the client's index among its siblings.
+        announced: its `added` event has been returned.
+        settled: the text is final.
+        closed: nothing of it will change any more.
+        mirror: a twin that repeats this text in another form, or None.
+    """
+
+    __slots__ = ("_chunks", "_pending", "_said_done", "_said_text", "announced", "closed", "index", "mirror", "settled")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.announced = False
+        self.settled = False
+        self.closed = False
+        self.mirror: Part | None = None
+        self._chunks: list[str] = []
+        self._pending: list[str] = []
+        self._said_text = False
+        self._said_done = False
+
+    @property
+    def text(self) -> str:
+        """Everything accumulated so far."""
+        if len(self._chunks) > 1:
+            self._chunks = ["".join(self._chunks)]
+        return self._chunks[0] if self._chunks else ""
+
+    def push(self, text: str) -> None:
+        """Append text the client has not seen."""
+        self._chunks.append(text)
+        self._pending.append(text)
+
+    def missing(self, snapshot: str | None) -> str:
+        """Return what a snapshot holds beyond the accumulated text.
+
+        A snapshot that contradicts what was streamed is not believed: the client already has the streamed text.
+        """
+        if not snapshot or self.settled:
+            return ""
+        known = self.text
+        return snapshot[len(known) :] if len(snapshot) > len(known) and snapshot.startswith(known) else ""
+
+    def base_charge(self) -> int:
+        """Return what the part costs beyond its text, in bytes; asked while the text is empty."""
+        return charge(to_builtins(self.render()))
+
+    def flush(self, owner: Owner) -> list[Event]:
+        """Return the events that tell the client what it has not seen of this part."""
+        out: list[Event] = []
+        if not self.announced:
+            self.announced = True
+            out.extend(self._added(owner))
+        if self._pending:
+            text = self._pending[0] if len(self._pending) == 1 else "".join(self._pending)
+            self._pending.clear()
+            if text:
+                out.append(self._delta(text, owner))
+        if self.settled and not self._said_text:
+            self._said_text = True
+            out.append(self._text_done(owner))
+        out.extend(self._details(owner))
+        if self.closed and not self._said_done:
+            self._said_done = True
+            out.extend(self._done(owner))
+        return out
+
+    def render(self) -> Any:
+        """Return the part as it stands in its item."""
+        raise NotImplementedError
+
+    def _added(self, owner: Owner) -> list[Event]:
+        return [
+            events.ContentPartAdded(
+                content_index=self.index, part=self._empty(), item_id=owner.id, output_index=owner.output_index
+            )
+        ]
+
+    def _empty(self) -> Any:
+        raise NotImplementedError
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        raise NotImplementedError
+
+    def _text_done(self, owner: Owner) -> Event:
+        raise NotImplementedError
+
+    def _details(self, owner: Owner) -> list[Event]:  # noqa: ARG002
+        return []
+
+    def _done(self, owner: Owner) -> list[Event]:
+        return [
+            events.ContentPartDone(
+                content_index=self.index, part=self.render(), item_id=owner.id, output_index=owner.output_index
+            )
+        ]
+
+
+class TextPart(Part):
+    """Text of a message, with its annotations and log probabilities."""
+
+    __slots__ = ("_annotations_said", "_logprobs_pending", "annotations", "logprobs")
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.annotations: list[Any] = []
+        self.logprobs: list[Any] = []
+        self._annotations_said = 0
+        self._logprobs_pending: list[Any] = []
+
+    def push_logprobs(self, logprobs: list[Any]) -> None:
+        """Append the log probabilities that belong to the text pushed last."""
+        self.logprobs.extend(logprobs)
+        self._logprobs_pending.extend(logprobs)
+
+    def adopt(self, annotations: Any, logprobs: Any) -> int:
+        """Take a snapshot's lists where it has any; returns by how many bytes the charge grows."""
+        grown = 0
+        if isinstance(annotations, list) and annotations and annotations != self.annotations:
+            grown += charge(annotations) - charge(self.annotations)
+            self.annotations = annotations
+            self._annotations_said = len(annotations)
+        if isinstance(logprobs, list) and logprobs and logprobs != self.logprobs:
+            grown += charge(logprobs) - charge(self.logprobs)
+            self.logprobs = logprobs
+        return grown
+
+    def render(self) -> items.OutputText:
+        """Return the text with its annotations and log probabilities."""
+        return items.OutputText(text=self.text, annotations=self.annotations, logprobs=self.logprobs)
+
+    def _empty(self) -> items.OutputText:
+        return items.OutputText(text="")
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        logprobs, self._logprobs_pending = self._logprobs_pending, []
+        return events.OutputTextDelta(
+            content_index=self.index, delta=text, logprobs=logprobs, item_id=owner.id, output_index=owner.output_index
+        )
+
+    def _text_done(self, owner: Owner) -> Event:
+        return events.OutputTextDone(
+            content_index=self.index,
+            text=self.text,
+            logprobs=self.logprobs,
+            item_id=owner.id,
+            output_index=owner.output_index,
+        )
+
+    def _details(self, owner: Owner) -> list[Event]:
+        first, self._annotations_said = self._annotations_said, len(self.annotations)
+        return [
+            events.AnnotationAdded(
+                content_index=self.index,
+                annotation_index=number,
+                annotation=self.annotations[number],
+                item_id=owner.id,
+                output_index=owner.output_index,
+            )
+            for number in range(first, self._annotations_said)
+        ]
+
+
+class RefusalPart(Part):
+    """A refusal inside a message."""
+
+    __slots__ = ()
+
+    def render(self) -> items.Refusal:
+        """Return the refusal."""
+        return items.Refusal(refusal=self.text)
+
+    def _empty(self) -> items.Refusal:
+        return items.Refusal(refusal="")
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        return events.RefusalDelta(
+            content_index=self.index, delta=text, item_id=owner.id, output_index=owner.output_index
+        )
+
+    def _text_done(self, owner: Owner) -> Event:
+        return events.RefusalDone(
+            content_index=self.index, refusal=self.text, item_id=owner.id, output_index=owner.output_index
+        )
+
+
+class ReasoningPart(Part):
+    """Reasoning as the model wrote it."""
+
+    __slots__ = ()
+
+    def render(self) -> items.ReasoningText:
+        """Return the reasoning text."""
+        return items.ReasoningText(text=self.text)
+
+    def _empty(self) -> items.ReasoningText:
+        return items.ReasoningText(text="")
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        return events.ReasoningTextDelta(
+            content_index=self.index, delta=text, item_id=owner.id, output_index=owner.output_index
+        )
+
+    def _text_done(self, owner: Owner) -> Event:
+        return events.ReasoningTextDone(
+            content_index=self.index, text=self.text, item_id=owner.id, output_index=owner.output_index
+        )
+
+
+class SummaryPart(Part):
+    """A summary of reasoning; it has an index of its own."""
+
+    __slots__ = ()
+
+    def render(self) -> items.SummaryText:
+        """Return the summary text."""
+        return items.SummaryText(text=self.text)
+
+    def _empty(self) -> items.SummaryText:
+        return items.SummaryText(text="")
+
+    def _added(self, owner: Owner) -> list[Event]:
+        return [
+            events.SummaryPartAdded(
+                summary_index=self.index, part=self._empty(), item_id=owner.id, output_index=owner.output_index
+            )
+        ]
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        return events.SummaryTextDelta(
+            summary_index=self.index, delta=text, item_id=owner.id, output_index=owner.output_index
+        )
+
+    def _text_done(self, owner: Owner) -> Event:
+        return events.SummaryTextDone(
+            summary_index=self.index, text=self.text, item_id=owner.id, output_index=owner.output_index
+        )
+
+    def _done(self, owner: Owner) -> list[Event]:
+        return [
+            events.SummaryPartDone(
+                summary_index=self.index, part=self.render(), item_id=owner.id, output_index=owner.output_index
+            )
+        ]
+
+
+class OpaquePart(Part):
+    """A content part of a type this gateway does not know; it is carried as it came."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.value: dict[str, Any] = {}
+
+    def render(self) -> dict[str, Any]:
+        """Return the part as it came."""
+        return self.value
+
+    def base_charge(self) -> int:
+        """Return the charge of the value the part has now."""
+        return charge(self.value)
+
+    def flush(self, owner: Owner) -> list[Event]:
+        """Return the part's `added` and `done`; it has no deltas."""
+        self._said_text = True
+        return super().flush(owner)
+
+    def _empty(self) -> dict[str, Any]:
+        return self.value
+
+
+class ArgumentsPart(Part):
+    """Arguments of a function call."""
+
+    __slots__ = ()
+
+    def base_charge(self) -> int:
+        """Return 0: the empty string is part of the item already."""
+        return 0
+
+    def render(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def _added(self, owner: Owner) -> list[Event]:  # noqa: ARG002
+        return []
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        return events.FunctionArgumentsDelta(delta=text, item_id=owner.id, output_index=owner.output_index)
+
+    def _text_done(self, owner: Owner) -> Event:
+        return events.FunctionArgumentsDone(arguments=self.text, item_id=owner.id, output_index=owner.output_index)
+
+    def _done(self, owner: Owner) -> list[Event]:  # noqa: ARG002
+        return []
+
+
+class InputPart(ArgumentsPart):
+    """Input of a custom tool call."""
+
+    __slots__ = ()
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        return events.CustomInputDelta(delta=text, item_id=owner.id, output_index=owner.output_index)
+
+    def _text_done(self, owner: Owner) -> Event:
+        return events.CustomInputDone(input=self.text, item_id=owner.id, output_index=owner.output_index)

@@ -1,0 +1,314 @@
+"""A create request: read, checked, and turned into what the engine is asked and what the client is told.
+
+Every parameter is forwarded, emulated here, or refused by name; none is dropped silently.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from gateway.protocol import codec
+from gateway.protocol.errors import InvalidRequest
+from gateway.protocol.inputs import json_type, read_input
+from gateway.protocol.response import ConversationRef, Response
+from gateway.protocol.tools import Toolset, build_toolset
+
+_Penalty = Annotated[float, Meta(ge=-2, le=2)]
+_Positive = Annotated[int, Meta(ge=1)]
+_Metadata = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
+]
+
+
+class RequestPolicy(Struct, frozen=True, kw_only=True):
+    """What the operator decides about requests.
+
+    Attributes:
+        strict: unknown parameters are refused instead of forwarded.
+        allow_fields: engine fields, normally the operator's own, that callers may set.
+        remote_images: http(s) URLs of images and files are let through to the engine.
+        max_tools: most entries of `tools`.
+        max_input_items: most items of `input`.
+        max_depth: deepest nesting of the body.
+    """
+
+    strict: bool = False
+    allow_fields: frozenset[str] = frozenset()
+    remote_images: bool = False
+    max_tools: int = 1024
+    max_input_items: int = 10_000
+    max_depth: int = 100
+
+
+class CreateFields(Struct, kw_only=True):
+    """The documented parameters of a create request; null means absent everywhere."""
+
+    model: str | None = None
+    input: str | list[Any] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    background: bool | None = None
+    background_options: dict[str, Any] | None = None
+    tools: list[Any] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    max_tool_calls: _Positive | None = None
+    max_output_tokens: _Positive | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    include: list[str] | None = None
+    reasoning: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    context_management: list[Any] | None = None
+    metadata: _Metadata | None = None
+    prompt: Any = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: Any = None
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    user: str | None = None
+    multi_agent: dict[str, Any] | None = None
+    generate: bool | None = None
+    stream_id: str | None = None
+
+
+# Sent to the engine as the caller wrote them.
+_FORWARDED = (
+    "instructions", "temperature", "top_p", "max_output_tokens", "top_logprobs", "presence_penalty",
+    "frequency_penalty", "include", "reasoning", "text", "truncation", "prompt_cache_key", "safety_identifier",
+    "service_tier", "user", "prompt_cache_options", "prompt_cache_retention",
+)  # fmt: skip
+
+# Fields of the engine through which one caller could reach into another's requests, or the operator's.
+_OPERATORS_FIELDS = frozenset(
+    {
+        "request_id", "priority", "cache_salt", "kv_transfer_params", "ec_transfer_params",
+        "previous_input_messages", "enable_response_messages",
+    }
+)  # fmt: skip
+
+_UNSUPPORTED: dict[str, str] = {
+    "background": "Background responses are not available; send the request without it.",
+    "conversation": "Conversations are not available; continue with previous_response_id.",
+    "context_management": "Server-side compaction is not available; send the request without it.",
+    "prompt": "Prompt templates are not available; send the instructions and input themselves.",
+    "generate": "It exists on WebSocket connections only.",
+    "stream_id": "It exists on WebSocket connections only.",
+}
+
+
+class CreateRequest(Struct, frozen=True, kw_only=True):
+    """A checked create request.
+
+    Attributes:
+        fields: the documented parameters.
+        extras: fields this gateway does not know, forwarded to the engine.
+        items: the new input items, normalised.
+        toolset: what the tools become.
+    """
+
+    fields: CreateFields
+    extras: dict[str, Any]
+    items: list[dict[str, Any]]
+    toolset: Toolset
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self.fields.model or ""
+
+    @property
+    def store(self) -> bool:
+        """Whether the response is to be kept; true unless the caller says otherwise."""
+        return self.fields.store is not False
+
+    @property
+    def stream(self) -> bool:
+        """Whether the caller wants an event stream."""
+        return bool(self.fields.stream)
+
+
+def read_request(body: bytes, policy: RequestPolicy) -> CreateRequest:
+    """Return the request a body holds.
+
+    Raises:
+        InvalidRequest: `invalid_json`, or the parameter at fault with what is expected of it.
+    """
+    return check_request(_read_object(body, policy.max_depth), policy)
+
+
+def check_request(raw: dict[str, Any], policy: RequestPolicy) -> CreateRequest:
+    """Return the request a decoded object holds, whatever transport brought it.
+
+    Raises:
+        InvalidRequest: names the parameter at fault.
+    """
+    try:
+        fields: CreateFields = codec.convert(raw, CreateFields)
+    except msgspec.ValidationError as error:
+        raise _explain(error, raw) from None
+    _refuse_unsupported(fields)
+    extras = _read_extras(raw, policy)
+    if not fields.model:
+        raise InvalidRequest("Missing required parameter: 'model'.", code="missing_required_parameter", param="model")
+    if not fields.input and fields.previous_response_id is None:
+        raise InvalidRequest(
+            "Missing required parameter: 'input'. It may be empty only with 'previous_response_id'.",
+            code="missing_required_parameter",
+            param="input",
+        )
+    return CreateRequest(
+        fields=fields,
+        extras=extras,
+        items=read_input(fields.input, max_items=policy.max_input_items, remote_images=policy.remote_images),
+        toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools),
+    )
+
+
+def build_response(request: CreateRequest, *, response_id: str, created_at: int) -> Response:
+    """Return the response object as it is created: in progress, with the request's parameters echoed."""
+    fields = request.fields
+    reasoning = fields.reasoning or {}
+    return Response(
+        id=response_id,
+        created_at=created_at,
+        status="in_progress",
+        instructions=fields.instructions,
+        max_output_tokens=fields.max_output_tokens,
+        max_tool_calls=fields.max_tool_calls,
+        model=request.model,
+        parallel_tool_calls=fields.parallel_tool_calls is not False,
+        previous_response_id=fields.previous_response_id,
+        conversation=_conversation(fields.conversation),
+        presence_penalty=fields.presence_penalty or 0,
+        frequency_penalty=fields.frequency_penalty or 0,
+        prompt_cache_key=fields.prompt_cache_key,
+        reasoning={"effort": None, "summary": None, **reasoning},
+        safety_identifier=fields.safety_identifier,
+        store=request.store,
+        temperature=1.0 if fields.temperature is None else fields.temperature,
+        text={
+            "format": {"type": "text"},
+            **{key: value for key, value in (fields.text or {}).items() if value is not None},
+        },
+        tool_choice="auto" if fields.tool_choice is None else fields.tool_choice,
+        tools=request.toolset.echo,
+        top_logprobs=fields.top_logprobs or 0,
+        top_p=1.0 if fields.top_p is None else fields.top_p,
+        truncation=fields.truncation or "disabled",
+        user=fields.user,
+        metadata=fields.metadata or {},
+    )
+
+
+def build_upstream_body(
+    request: CreateRequest, items: list[dict[str, Any]], *, model: str, stream: bool
+) -> dict[str, Any]:
+    """Return the engine's request: the whole effective input, never stored on the engine's side."""
+    body: dict[str, Any] = dict(request.extras)
+    body["model"] = model
+    for name in _FORWARDED:
+        value = getattr(request.fields, name)
+        if value is not None:
+            body[name] = value
+    if request.toolset.upstream:
+        body["tools"] = request.toolset.upstream
+        body["tool_choice"] = request.toolset.choice
+        if request.fields.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = request.fields.parallel_tool_calls
+    body["stream"] = stream
+    body["store"] = False
+    body["input"] = items
+    return body
+
+
+def _read_object(body: bytes, max_depth: int) -> dict[str, Any]:
+    try:
+        value = codec.decode(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"The body must be a JSON object, not {json_type(value)}.", code="invalid_json")
+    # Counting brackets is far cheaper than walking; only a body that could be too deep is walked.
+    if body.count(b"{") + body.count(b"[") > max_depth and _depth(value, max_depth) > max_depth:
+        raise InvalidRequest(f"The body is nested deeper than {max_depth} levels.", code="invalid_json")
+    return value
+
+
+def _depth(value: Any, stop: int) -> int:
+    level = [value]
+    for depth in range(stop + 1):
+        deeper: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                deeper.extend(one.values())
+            elif isinstance(one, list):
+                deeper.extend(one)
+        if not deeper:
+            return depth
+        level = deeper
+    return stop + 1
+
+
+def _refuse_unsupported(fields: CreateFields) -> None:
+    multi_agent = fields.multi_agent
+    if multi_agent and multi_agent.get("enabled"):
+        raise InvalidRequest("'multi_agent' is not supported.", code="unsupported_parameter", param="multi_agent")
+    for name, advice in _UNSUPPORTED.items():
+        value = getattr(fields, name)
+        if value not in (None, False, []):
+            raise InvalidRequest(f"'{name}' is not supported. {advice}", code="unsupported_parameter", param=name)
+
+
+def _read_extras(raw: dict[str, Any], policy: RequestPolicy) -> dict[str, Any]:
+    extras = {name: value for name, value in raw.items() if name not in _KNOWN and value is not None}
+    for name in extras:
+        shown = name[:64]
+        if name in _OPERATORS_FIELDS and name not in policy.allow_fields:
+            raise InvalidRequest(
+                f"'{shown}' is the operator's to set; it is accepted when [upstream] allow_fields lists it.",
+                code="unsupported_parameter",
+                param=shown,
+            )
+        if policy.strict and name not in policy.allow_fields:
+            raise InvalidRequest(f"Unknown parameter: '{shown}'.", code="unknown_parameter", param=shown)
+    return extras
+
+
+_KNOWN: frozenset[str] = frozenset(CreateFields.__struct_fields__)
+
+_PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?\Z", re.DOTALL)
+
+
+def _explain(error: msgspec.ValidationError, raw: dict[str, Any]) -> InvalidRequest:
+    found = _PATH.match(str(error))
+    what, path = (found["what"], found["path"] or "") if found else (str(error), "")
+    param = path.lstrip(".").replace("[...]", "") or None
+    name = (param or "").split(".")[0].split("[")[0]
+    if what.startswith("Expected `") and " got " in what:
+        detail = f"{what.rpartition(', got')[0]}, got {json_type(raw.get(name))}" if param == name else what
+        return InvalidRequest(f"Invalid type for '{param}': {_lower(detail)}.", code="invalid_type", param=param)
+    return InvalidRequest(f"Invalid value for '{param}': {_lower(what)}.", code="invalid_value", param=param)
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:].replace(" | null", "")
+
+
+def _conversation(value: Any) -> ConversationRef | None:
+    if isinstance(value, str):
+        return ConversationRef(id=value)
+    if isinstance(value, dict) and isinstance(value.get("id"), str):
+        return ConversationRef(id=value["id"])
+    return None

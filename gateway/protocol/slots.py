@@ -1,0 +1,298 @@
+"""The output items of a response while they grow: one slot an item.
+
+A slot renders the item at any moment and says what it costs. Its parts hold the texts; the accumulator decides when the
+client hears of them.
+"""
+
+from typing import Any
+
+from msgspec import UNSET, to_builtins
+
+from gateway.protocol import items
+from gateway.protocol.carriage import unwrap_input
+from gateway.protocol.events import Event, HostedEvent
+from gateway.protocol.items import OutputItem, Status
+from gateway.protocol.ledger import charge
+from gateway.protocol.parts import (
+    ArgumentsPart,
+    InputPart,
+    OpaquePart,
+    Owner,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    SummaryPart,
+    TextPart,
+)
+
+
+class Slot(Owner):
+    """Base of all slots.
+
+    Attributes:
+        announced: the client has seen `output_item.added`.
+        closed: the engine is done with the item.
+        engine_id: the engine's own item id, or None.
+        final: the item as its `output_item.done` carried it, else None.
+    """
+
+    __slots__ = ("_counts", "_parts", "announced", "closed", "engine_id", "final")
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__(item_id)
+        self.announced = False
+        self.closed = False
+        self.engine_id: str | None = None
+        self.final: OutputItem | None = None
+        # In the order the client hears of them; keyed by kind and the engine's own index.
+        self._parts: dict[tuple[type[Part], int], Part] = {}
+        self._counts = [0, 0]
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough is known to announce the item."""
+        return True
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether a part other than a summary has been opened."""
+        return self._counts[0] > 0
+
+    def render(self, status: Status) -> OutputItem:
+        """Return the item as it stands."""
+        raise NotImplementedError
+
+    def skeleton(self) -> OutputItem:
+        """Return the item as `output_item.added` shows it: in progress and empty."""
+        raise NotImplementedError
+
+    def charge(self) -> int:
+        """Return the whole charge of the item as it stands; its status counts as `completed`."""
+        return charge(to_builtins(self.render("completed")))
+
+    def find(self, kind: type[Part], index: int) -> Part | None:
+        """Return the part the engine calls `index`, or None."""
+        return self._parts.get((kind, index))
+
+    def open_part(self, kind: type[Part], index: int) -> Part:
+        """Add a part; its own index is the next among its siblings."""
+        summary = kind is SummaryPart
+        part = self._parts[kind, index] = kind(self._counts[summary])
+        self._counts[summary] += 1
+        return part
+
+    def close(self) -> None:
+        """Mark the item and everything in it as final."""
+        self.closed = True
+        for part in self._parts.values():
+            part.settled = part.closed = True
+
+    def flush(self) -> list[Event]:
+        """Return the events that tell the client what it has not seen of the parts."""
+        out: list[Event] = []
+        for part in self._parts.values():
+            out.extend(part.flush(self))
+        return out
+
+
+class MessageSlot(Slot):
+    """A message of the assistant."""
+
+    __slots__ = ("phase", "role")
+
+    def __init__(self, item_id: str, item: dict[str, Any]) -> None:
+        super().__init__(item_id)
+        self.role = _text(item.get("role")) or "assistant"
+        self.phase = _text(item.get("phase"))
+
+    def render(self, status: Status) -> items.Message:
+        """Return the message with its content."""
+        return items.Message(
+            id=self.id,
+            status=status,
+            role=self.role,
+            content=[part.render() for part in self._parts.values()],
+            phase=self.phase or UNSET,
+        )
+
+    def skeleton(self) -> items.Message:
+        """Return the message without content."""
+        return items.Message(id=self.id, status="in_progress", role=self.role, content=[], phase=self.phase or UNSET)
+
+
+class ReasoningSlot(Slot):
+    """Reasoning, as text, as summaries or both."""
+
+    __slots__ = ("encrypted_content",)
+
+    def __init__(self, item_id: str, item: dict[str, Any]) -> None:
+        super().__init__(item_id)
+        self.encrypted_content = _text(item.get("encrypted_content"))
+
+    def render(self, status: Status) -> items.Reasoning:
+        """Return the reasoning item."""
+        texts = [part.render() for part in self._parts.values() if not isinstance(part, SummaryPart)]
+        return items.Reasoning(
+            id=self.id,
+            status=status,
+            summary=[part.render() for part in self._parts.values() if isinstance(part, SummaryPart)],
+            content=texts or UNSET,
+            encrypted_content=self.encrypted_content or UNSET,
+        )
+
+    def skeleton(self) -> items.Reasoning:
+        """Return the item without texts."""
+        return items.Reasoning(id=self.id, status="in_progress", summary=[])
+
+
+class FunctionCallSlot(Slot):
+    """A call of a function tool."""
+
+    __slots__ = ("call_id", "name", "namespace")
+
+    def __init__(self, item_id: str, call_id: str, name: str, namespace: str | None) -> None:
+        super().__init__(item_id)
+        self.call_id = call_id
+        self.name = name
+        self.namespace = namespace
+
+    @property
+    def ready(self) -> bool:
+        """A call is announced once its name is known."""
+        return bool(self.name) or self.closed
+
+    def render(self, status: Status) -> items.FunctionCall:
+        """Return the call with its arguments so far."""
+        part = self.find(ArgumentsPart, 0)
+        return items.FunctionCall(
+            id=self.id,
+            status=status,
+            call_id=self.call_id,
+            name=self.name,
+            arguments=part.text if part else "",
+            namespace=self.namespace or UNSET,
+        )
+
+    def skeleton(self) -> items.FunctionCall:
+        """Return the call without arguments."""
+        return items.FunctionCall(
+            id=self.id,
+            status="in_progress",
+            call_id=self.call_id,
+            name=self.name,
+            arguments="",
+            namespace=self.namespace or UNSET,
+        )
+
+
+class CustomCallSlot(Slot):
+    """A call of a custom tool, from an engine that knows them or carried as a function call.
+
+    A carried call's arguments, `{"input": …}`, are kept aside until they are complete; only then the input is known.
+    """
+
+    __slots__ = ("call_id", "carried", "name", "namespace")
+
+    def __init__(self, item_id: str, call_id: str, name: str, namespace: str | None, *, carried: bool) -> None:
+        super().__init__(item_id)
+        self.call_id = call_id
+        self.name = name
+        self.namespace = namespace
+        self.carried = ArgumentsPart(0) if carried else None
+
+    def close(self) -> None:
+        """Mark the call as final; a carried one gets its input now."""
+        if self.carried is not None and not self.closed:
+            part = self.find(InputPart, 0) or self.open_part(InputPart, 0)
+            text = unwrap_input(self.carried.text)
+            if text:
+                part.push(text)
+            self.carried = ArgumentsPart(0)
+        super().close()
+
+    def render(self, status: Status) -> items.CustomToolCall:
+        """Return the call with its input so far; a carried call's raw arguments stand in until it is closed."""
+        part = self.find(InputPart, 0)
+        raw = self.carried.text if self.carried is not None else ""
+        return items.CustomToolCall(
+            id=self.id,
+            status=status,
+            call_id=self.call_id,
+            name=self.name,
+            input=part.text if part else raw,
+            namespace=self.namespace or UNSET,
+        )
+
+    def skeleton(self) -> items.CustomToolCall:
+        """Return the call without input."""
+        return items.CustomToolCall(
+            id=self.id,
+            status="in_progress",
+            call_id=self.call_id,
+            name=self.name,
+            input="",
+            namespace=self.namespace or UNSET,
+        )
+
+
+class OpaqueSlot(Slot):
+    """An item of a tool the engine ran itself, or of a type this gateway does not know."""
+
+    __slots__ = ("item", "pending")
+
+    def __init__(self, item_id: str, item: dict[str, Any]) -> None:
+        super().__init__(item_id)
+        self.item = {**item, "id": item_id}
+        self.pending: list[HostedEvent] = []
+
+    def render(self, status: Status) -> dict[str, Any]:
+        """Return the item as it came, with our id; a status it had while it ran gives way to the final one."""
+        if self.item.get("status") in (None, "in_progress") and "status" in self.item:
+            return {**self.item, "status": status}
+        return self.item
+
+    def skeleton(self) -> dict[str, Any]:
+        """Return the item as the engine announced it."""
+        return {**self.item, "status": "in_progress"} if "status" in self.item else self.item
+
+    def flush(self) -> list[Event]:
+        """Return the tool's own events that waited, with the item's index."""
+        waiting, self.pending = self.pending, []
+        for event in waiting:
+            event.output_index = self.output_index
+        return [*waiting]
+
+
+def slot_for_part(kind: type[Part], item_id: str) -> Slot:
+    """Return a slot for a part that came without its item's `added`."""
+    if kind in (ReasoningPart, SummaryPart):
+        return ReasoningSlot(item_id, {})
+    return MessageSlot(item_id, {})
+
+
+PART_KINDS: dict[str, type[Part]] = {
+    "output_text": TextPart,
+    "text": TextPart,
+    "refusal": RefusalPart,
+    "reasoning_text": ReasoningPart,
+    "summary_text": SummaryPart,
+}
+
+
+def kind_of_part(part: dict[str, Any] | None, slot: Slot | None) -> type[Part]:
+    """Return the part class for an engine's part object; without one, what the item's own kind suggests."""
+    kind = (part or {}).get("type")
+    if isinstance(slot, ReasoningSlot):
+        return SummaryPart if kind == "summary_text" else ReasoningPart
+    if kind is None:
+        return TextPart
+    return PART_KINDS.get(kind, OpaquePart) if isinstance(kind, str) else OpaquePart
+
+
+def part_text(part: dict[str, Any]) -> str | None:
+    """Return the text of an engine's part object."""
+    return _text(part.get("refusal")) if part.get("type") == "refusal" else _text(part.get("text"))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,232 @@
+"""One whole response: lifecycle, items, ledger and numbering. `Turn.ingest` is the only way in.
+
+A turn never awaits and never reads a clock: time comes as an argument, ids from the callable it was given. Its owner
+moves the bytes.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import ValidationError, structs
+
+from gateway.protocol import events
+from gateway.protocol import upstream_events as up
+from gateway.protocol.accumulator import Accumulator, SummaryMode
+from gateway.protocol.announcer import Round
+from gateway.protocol.carriage import Carriage
+from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, UpstreamError
+from gateway.protocol.events import ErrorDetail, ErrorEvent, Event
+from gateway.protocol.ledger import Ledger
+from gateway.protocol.lifecycle import Phase, move
+from gateway.protocol.limits import MINIMAL_ERROR_BYTES, Limits
+from gateway.protocol.response import IncompleteDetails, Response, ResponseError, Usage, add_usage, read_usage
+
+_ENDED_STATUS: dict[type[up.Ended], str] = {
+    up.Completed: "completed",
+    up.Incomplete: "incomplete",
+    up.Failed: "failed",
+    up.Cancelled: "cancelled",
+}
+_ROOT = "/root"
+
+
+class Turn:
+    """A response from its creation to its terminal event.
+
+    Args:
+        response: the response object as it is created, `status` `in_progress`, `output` empty.
+        limits: the limits of this response.
+        mint: returns a new id for a prefix.
+        carriage: names of carried tools.
+        used_call_ids: call ids of the effective input.
+        summary_mode: how reasoning text is told.
+    """
+
+    def __init__(
+        self,
+        response: Response,
+        limits: Limits,
+        mint: Callable[[str], str],
+        *,
+        carriage: Carriage | None = None,
+        used_call_ids: set[str] | None = None,
+        summary_mode: SummaryMode = "off",
+    ) -> None:
+        self.response = response
+        self.ledger = Ledger(limits.max_retained_bytes)
+        self.phase = Phase.ADMITTED
+        self._next = 0
+        self._usage: Usage | None = None
+        self._reason: str | None = None
+        self._items = Accumulator(
+            self.ledger,
+            mint,
+            carriage or Carriage(),
+            used_call_ids if used_call_ids is not None else set(),
+            summary_mode,
+        )
+
+    # ------------------------------------------------------------ the way in
+
+    def begin(self) -> list[Event]:
+        """Start the response and return `response.created` and `response.in_progress`."""
+        self.phase = move(self.phase, Phase.IN_PROGRESS)
+        return self._number(
+            [events.ResponseCreated(response=self.response), events.ResponseInProgress(response=self.response)]
+        )
+
+    def open_round(self, agent: str = _ROOT) -> Round:
+        """Return a new round: one upstream inference of one agent. Several may be open at once."""
+        return Round(agent)
+
+    def ingest(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
+        """Take one engine event and return the client's events, numbered.
+
+        After an engine's terminal event `round_.ended` is true and everything later is ignored.
+
+        Raises:
+            UpstreamError: the engine reported a failure.
+            ResourceLimitExceeded: the turn would retain more than `max_retained_bytes`.
+        """
+        if round_.ended:
+            return []
+        if isinstance(event, up.Ended):
+            return self._number(self._end_round(round_, event))
+        if isinstance(event, up.Failure):
+            raise UpstreamError(event.message, code=event.code)
+        try:
+            return self._number(self._items.apply(round_, event))
+        except ValidationError as error:
+            raise UpstreamError(
+                f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event"
+            ) from error
+
+    def ingest_body(self, round_: Round, body: Any) -> list[Event]:
+        """Take a whole JSON answer, item by item, through `ingest`.
+
+        Raises:
+            UpstreamError: it is not a finished response object, or one that failed.
+            ResourceLimitExceeded: as `ingest`.
+        """
+        if not isinstance(body, dict) or not isinstance(body.get("output"), list):
+            raise UpstreamError("The upstream answered JSON that is not a response.", code="upstream_invalid_body")
+        if body.get("status", "completed") in ("queued", "in_progress"):
+            raise UpstreamError("The upstream answered a response that is not finished.", code="upstream_invalid_body")
+        out: list[Event] = []
+        for index, item in enumerate(body["output"]):
+            if isinstance(item, dict):
+                out.extend(self.ingest(round_, up.ItemDone(item=item, output_index=index)))
+        out.extend(self.ingest(round_, up.Completed(response=body)))
+        return out
+
+    # ------------------------------------------------------------ the way out
+
+    def propose(self, now: int) -> Event:
+        """Return the terminal event as the rounds ended; the response stays open until `settle`.
+
+        So the event can be measured and persisted first, and the turn can still fail.
+        """
+        status = "incomplete" if self._reason else "completed"
+        response = structs.replace(
+            self.response,
+            status=status,
+            completed_at=None if self._reason else now,
+            incomplete_details=IncompleteDetails(reason=self._reason) if self._reason else None,
+            output=self._items.output(),
+            usage=self._usage,
+        )
+        kind = events.ResponseIncomplete if self._reason else events.ResponseCompleted
+        return self._number([kind(response=response)])[0]
+
+    def settle(self, response: Response) -> None:
+        """End the response as proposed."""
+        self.phase = move(self.phase, Phase(response.status))
+        self.response = response
+
+    def fail(self, error: GatewayError, round_: Round | None = None) -> tuple[list[Event], Iterator[Event]]:
+        """End the response as failed.
+
+        Returns:
+            The events still owed before the terminal, and the terminal in ever smaller forms under one number: with
+            the partial output, without output, without the request's own fields, and last the minimal `error` event,
+            which may always be sent. The caller sends the first that fits.
+        """
+        owed = self._number(self._items.abandon(round_)) if round_ is not None else []
+        self.phase = move(self.phase, Phase.FAILED)
+        self.response = structs.replace(
+            self.response,
+            status="failed",
+            error=_response_error(error),
+            output=self._items.output(),
+            usage=self._usage,
+        )
+        return owed, self._failures(error)
+
+    def rewind(self, sequence_number: int) -> None:
+        """Take back the numbers from `sequence_number` on: those events were not sent."""
+        self._next = sequence_number
+
+    # ------------------------------------------------------------ inside
+
+    def _end_round(self, round_: Round, event: up.Ended) -> list[Event]:
+        snapshot = event.response or {}
+        status = snapshot.get("status")
+        if status not in ("completed", "incomplete", "failed", "cancelled"):
+            status = _ENDED_STATUS[type(event)]
+        self._usage = add_usage(self._usage, read_usage(snapshot.get("usage")))
+        if status in ("failed", "cancelled"):
+            raise _failure_of(snapshot, status)
+        output = snapshot.get("output")
+        out = self._items.adopt(round_, output) if isinstance(output, list) else []
+        if status == "incomplete":
+            details = snapshot.get("incomplete_details")
+            reason = details.get("reason") if isinstance(details, dict) else None
+            self._reason = reason if isinstance(reason, str) and reason else "max_output_tokens"
+        out.extend(self._items.end(round_, truncated=status == "incomplete"))
+        round_.ended = True
+        return out
+
+    def _failures(self, error: GatewayError) -> Iterator[Event]:
+        number = self._next
+        self._next += 1
+        full = self.response
+        yield events.ResponseFailed(sequence_number=number, response=full)
+        bare = structs.replace(full, output=[])
+        yield events.ResponseFailed(sequence_number=number, response=bare)
+        yield events.ResponseFailed(sequence_number=number, response=structs.replace(bare, instructions=None, tools=[]))
+        yield minimal_error(error, number)
+
+    def _number(self, out: list[Event]) -> list[Event]:
+        number = self._next
+        for event in out:
+            event.sequence_number = number
+            number += 1
+        self._next = number
+        return out
+
+
+def minimal_error(error: GatewayError, sequence_number: int) -> ErrorEvent:
+    """Return an `error` event of at most 320 bytes, with the fields flat and nested."""
+    message = error.message if error.message.isascii() else "The response failed."
+    room = (MINIMAL_ERROR_BYTES - 170 - 2 * len(error.code) - len(error.type)) // 2
+    message = message.replace('"', "'").replace("\\", "/")[: max(0, room)]
+    detail = ErrorDetail(type=error.type, code=error.code, message=message)
+    return ErrorEvent(sequence_number=sequence_number, code=error.code, message=message, error=detail)
+
+
+def _response_error(error: GatewayError) -> ResponseError:
+    found = ResponseError(code=error.code, message=error.message)
+    if isinstance(error, ResourceLimitExceeded):
+        found.param = None
+        found.resource, found.limit = error.resource, error.limit
+    return found
+
+
+def _failure_of(snapshot: dict[str, Any], status: str) -> UpstreamError:
+    error = snapshot.get("error")
+    fields: dict[str, Any] = error if isinstance(error, dict) else {}
+    message, code = fields.get("message"), fields.get("code")
+    return UpstreamError(
+        message[:4096] if isinstance(message, str) and message else f"The upstream ended the response as {status}.",
+        code=code if isinstance(code, str) and code else "server_error",
+    )
