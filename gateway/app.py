@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from litestar import Litestar
@@ -102,13 +102,12 @@ class Gateway:
 
     def __init__(self, parts: Parts, connections: Callable[[], int]) -> None:
         self.parts = parts
-        self._litestar = _build_litestar(parts)
         server = parts.config.server
         policy = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
         if policy.accepts_any_host:
             _logger.warning("any Host header is accepted; name the hosts of %s in [server] allowed_hosts", server.host)
         self.public: ASGIApp = Edge(
-            self._litestar,
+            _build_litestar(parts),
             policy=policy,
             metrics=parts.metrics,
             tracing=parts.tracing,
@@ -122,13 +121,24 @@ class Gateway:
             parts.metrics, parts.readiness, HostPolicy(admin_host, server.allowed_hosts)
         )
 
-    def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """Open the store and the upstreams, and close them in the end.
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Open the store and the upstreams, and close them in the end. Does not wait for the inference servers.
 
         Raises:
             StartError: the store cannot be used as it is configured.
         """
-        return self._litestar.lifespan()
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(asyncio.to_thread, self.parts.tracing.close)
+            closing.push_async_callback(self.parts.store.close)
+            try:
+                await self.parts.store.start()
+            except StorageNotReady as error:
+                raise StartError(str(error)) from error
+            for upstream in self.parts.upstreams.values():
+                closing.push_async_callback(upstream.close)
+                await upstream.start()
+            yield
 
     def begin_drain(self) -> None:
         """Report not ready and refuse new responses; what runs goes on."""
@@ -197,20 +207,6 @@ def build_parts(
 
 
 def _build_litestar(parts: Parts) -> Litestar:
-    @asynccontextmanager
-    async def open_parts(_: Litestar) -> AsyncIterator[None]:
-        async with AsyncExitStack() as closing:
-            closing.push_async_callback(asyncio.to_thread, parts.tracing.close)
-            closing.push_async_callback(parts.store.close)
-            try:
-                await parts.store.start()
-            except StorageNotReady as error:
-                raise StartError(str(error)) from error
-            for upstream in parts.upstreams.values():
-                closing.push_async_callback(upstream.close)
-                await upstream.start()
-            yield
-
     return Litestar(
         route_handlers=[
             build_responses_route(parts.endpoint),
@@ -221,7 +217,6 @@ def _build_litestar(parts: Parts) -> Litestar:
             "reader": Provide(lambda: parts.engine, sync_to_thread=False),
             "readiness": Provide(lambda: parts.readiness, sync_to_thread=False),
         },
-        lifespan=[open_parts],
         cors_config=_cors_config(parts.config.server.allowed_origins),
         exception_handlers={Exception: respond_with_error},
         request_max_body_size=parts.config.server.max_request_body_bytes,

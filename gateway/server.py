@@ -244,7 +244,7 @@ def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         loop="auto",
         ws="none",
         ws_per_message_deflate=False,
-        lifespan="off",  # opened around the server, so that its errors arrive here as they are
+        lifespan="off",  # the gateway is opened around the server, so that its errors arrive here as they are
         interface="asgi3",
         log_config=None,
         access_log=False,

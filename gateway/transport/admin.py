@@ -1,10 +1,9 @@
 """The app of the admin listener: for operators and their machines, never for callers."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import Litestar, Request, Response, get
-from litestar.di import Provide
-from litestar.params import Dependency
+from litestar.di import NamedDependency, Provide
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gateway.telemetry.metrics import Metrics
@@ -14,7 +13,7 @@ from gateway.transport.wire_errors import respond_with_error
 
 
 @get("/metrics")
-async def show_metrics(metrics: Annotated[Metrics, Dependency(skip_validation=True)]) -> Response[bytes]:
+async def show_metrics(metrics: NamedDependency[Metrics]) -> Response[bytes]:
     """Return every metric in the Prometheus text format."""
     return Response(metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
 

@@ -61,7 +61,7 @@ class _Answer:
         # Not a coroutine of its own: this runs once for every batch of a stream.
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", self._request_id)]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id)]
         return self._send(message)
 
 

@@ -1,10 +1,10 @@
 """Whether the gateway lives and whether it can work: for probes, and for people who ask why not."""
 
 from collections.abc import Mapping
-from typing import Annotated
 
 from litestar import Response, get
-from litestar.params import Dependency
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
 from msgspec import Struct
 
 from gateway import __version__
@@ -94,9 +94,6 @@ class Readiness:
         return Report(ready, (draining, Check("storage", storage.healthy, storage.detail), *upstreams))
 
 
-ReadinessDependency = Annotated[Readiness, Dependency(skip_validation=True)]
-
-
 @get("/livez")
 async def livez() -> Live:
     """Answer as long as the event loop turns, and look at nothing else: only then does a restart help."""
@@ -104,7 +101,9 @@ async def livez() -> Live:
 
 
 @get("/readyz")
-async def readyz(readiness: ReadinessDependency, verbose: str | None = None) -> Response[Report | Verdict]:
+async def readyz(
+    readiness: NamedDependency[Readiness], verbose: FromQuery[str | None] = None
+) -> Response[Report | Verdict]:
     """Answer 200 when new requests can be served and 503 with the reasons otherwise; `?verbose` lists every check."""
     report = await readiness.check()
     status, headers = (200, {}) if report.ready else (503, _UNAVAILABLE_HEADERS)
@@ -114,7 +113,7 @@ async def readyz(readiness: ReadinessDependency, verbose: str | None = None) -> 
 
 
 @get("/health")
-async def health(readiness: ReadinessDependency) -> Response[Verdict | dict[str, str]]:
+async def health(readiness: NamedDependency[Readiness]) -> Response[Verdict | dict[str, str]]:
     """Answer as inference servers do: 200 with an empty object, or 503."""
     report = await readiness.check()
     if report.ready:

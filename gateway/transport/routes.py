@@ -1,13 +1,14 @@
 """The routes of the public app: the hot path as one raw ASGI handler, everything else typed."""
 
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 from litestar import MediaType, Request, Response, asgi, get
+from litestar.di import NamedDependency
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException, MethodNotAllowedException
 from litestar.handlers import ASGIRouteHandler
-from litestar.params import Dependency
+from litestar.params import FromPath, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.transport.edge import STATE_PRINCIPAL
@@ -31,7 +32,7 @@ class Reader(Protocol):
         ...
 
 
-ReaderDependency = Annotated[Reader, Dependency(skip_validation=True)]
+ReaderDependency = NamedDependency[SkipValidation[Reader]]
 
 
 def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
@@ -52,7 +53,7 @@ def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
 
 @get(RESPONSES_PATH + "/{response_id:str}")
 async def retrieve_response(
-    request: Request[Any, Any, Any], reader: ReaderDependency, response_id: str
+    request: Request[Any, Any, Any], reader: ReaderDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
     """Return one of the caller's stored responses."""
     return _json(await reader.retrieve(request.scope["state"][STATE_PRINCIPAL], response_id))
@@ -65,7 +66,7 @@ async def list_models(reader: ReaderDependency) -> Response[bytes]:
 
 
 @get("/v1/models/{model_id:path}")
-async def retrieve_model(reader: ReaderDependency, model_id: PurePosixPath) -> Response[bytes]:
+async def retrieve_model(reader: ReaderDependency, model_id: FromPath[PurePosixPath]) -> Response[bytes]:
     """Return one model; its id may hold slashes."""
     return _json(await reader.model(str(model_id).lstrip("/")))
 

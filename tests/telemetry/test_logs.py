@@ -1,0 +1,114 @@
+import contextvars
+import io
+import logging
+import sys
+
+import msgspec
+import pytest
+
+from gateway.telemetry.logs import (
+    ConsoleFormatter,
+    JsonFormatter,
+    configure_logging,
+    log_access,
+    request_id_var,
+    response_id_var,
+    use_json,
+)
+
+
+@pytest.fixture
+def restored_logging():
+    loggers = [logging.getLogger(name) for name in ("", "uvicorn", "alembic")]
+    before = [(logger.level, logger.handlers[:]) for logger in loggers]
+    yield
+    for logger, (level, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def record(message="hello", exc_info=None, **extra):
+    made = logging.LogRecord("gateway.test", logging.WARNING, __file__, 1, message, None, exc_info)
+    made.__dict__.update(extra)
+    return made
+
+
+def in_request(function):
+    def run():
+        request_id_var.set("req_1")
+        response_id_var.set("resp_1")
+        return function()
+
+    return contextvars.copy_context().run(run)
+
+
+def test_a_json_line_has_every_field():
+    line = msgspec.json.decode(JsonFormatter().format(record(status=200)))
+    assert line.pop("time").endswith("+00:00")
+    assert line == {"level": "warning", "logger": "gateway.test", "message": "hello", "status": 200}
+
+
+def test_lines_carry_the_ids_of_the_request():
+    line = msgspec.json.decode(in_request(lambda: JsonFormatter().format(record())))
+    assert (line["request_id"], line["response_id"]) == ("req_1", "resp_1")
+    assert "request_id=req_1 response_id=resp_1" in in_request(lambda: ConsoleFormatter().format(record()))
+
+
+def test_json_stays_one_line_whatever_is_logged():
+    line = JsonFormatter().format(record("two\nlines", odd=object()))
+    assert "\n" not in line
+    assert msgspec.json.decode(line)["message"] == "two\nlines"
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), ConsoleFormatter()])
+def test_a_traceback_is_kept(formatter):
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        assert "ValueError: broken" in formatter.format(record(exc_info=sys.exc_info()))
+
+
+def test_console_line_shows_level_message_and_fields():
+    line = ConsoleFormatter().format(record("hello", path="/livez"))
+    assert line.endswith(" WARNING hello path=/livez")
+
+
+@pytest.mark.parametrize(
+    ("log_format", "stream", "json"),
+    [
+        ("json", Terminal(), True),
+        ("console", io.StringIO(), False),
+        ("auto", Terminal(), False),
+        ("auto", io.StringIO(), True),
+    ],
+)
+def test_auto_is_console_on_a_terminal(log_format, stream, json):
+    assert use_json(log_format, stream) is json
+
+
+def test_one_access_line_per_request(restored_logging):
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    in_request(lambda: log_access("POST", "/v1/responses", 200, 0.01234))
+    line = msgspec.json.decode(stream.getvalue())
+    assert {name: line[name] for name in ("method", "path", "status", "ms", "request_id", "response_id")} == {
+        "method": "POST",
+        "path": "/v1/responses",
+        "status": 200,
+        "ms": 12.3,
+        "request_id": "req_1",
+        "response_id": "resp_1",
+    }
+
+
+def test_the_level_is_kept(restored_logging):
+    stream = io.StringIO()
+    configure_logging("warning", "json", stream)
+    log_access("GET", "/livez", 200, 0.001)
+    logging.getLogger("gateway.test").warning("seen")
+    assert [msgspec.json.decode(line)["message"] for line in stream.getvalue().splitlines()] == ["seen"]

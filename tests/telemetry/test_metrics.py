@@ -1,0 +1,55 @@
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway import __version__
+from gateway.telemetry import names
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import Metric
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+METRICS = [value for value in vars(names).values() if isinstance(value, Metric)]
+
+
+def families(metrics):
+    return {family.name: family for family in text_string_to_metric_families(metrics.render().decode())}
+
+
+def family_name(metric):
+    return metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
+
+
+def test_reference_page_lists_exactly_the_metrics():
+    rows = re.findall(r"^\| `(gateway_\w+)` \| (\w+) \| ([^|]+) \| (.+) \|$", REFERENCE.read_text(), re.MULTILINE)
+    listed = [(name, kind, tuple(re.findall(r"`(\w+)`", labels)), meaning) for name, kind, labels, meaning in rows]
+    assert listed == [(metric.name, metric.kind, metric.labels, metric.help) for metric in METRICS]
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_name_is_exposed_with_its_type(metric):
+    family = families(Metrics())[family_name(metric)]
+    assert (family.type, family.documentation) == (metric.kind, metric.help)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_names_follow_the_conventions(metric):
+    assert metric.name.startswith("gateway_")
+    assert metric.name.endswith("_total") == (metric.kind == "counter")
+    assert bool(metric.buckets) == (metric.kind == "histogram")
+    if metric.kind == "histogram":
+        assert metric.name.endswith(("_seconds", "_bytes"))
+        assert list(metric.buckets) == sorted(set(metric.buckets))
+
+
+def test_two_apps_in_one_process_share_nothing():
+    one, other = Metrics(), Metrics()
+    one.stream_events_total.inc(3)
+    assert one.registry.get_sample_value("gateway_stream_events_total") == 3
+    assert other.registry.get_sample_value("gateway_stream_events_total") == 0
+
+
+def test_build_info_names_the_version():
+    sample = families(Metrics())["gateway_build_info"].samples[0]
+    assert (sample.labels["version"], sample.value) == (__version__, 1)

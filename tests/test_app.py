@@ -1,0 +1,171 @@
+import logging
+
+import httpx
+import pytest
+
+from gateway.app import Gateway, StartError, build_parts
+from gateway.config.schema import AdminConfig, GatewayConfig, ServerConfig, StorageConfig
+from gateway.config.secret import SecretUrl
+from gateway.ports import UpstreamHealth
+from gateway.protocol.errors import NotFound, Unavailable
+from gateway.storage.memory import MemoryStore
+
+
+class FakeEngine:
+    def __init__(self):
+        self.draining = False
+
+    def begin_drain(self):
+        self.draining = True
+
+    async def drained(self, timeout):
+        return True
+
+    async def retrieve(self, principal, response_id):
+        if response_id != "resp_1":
+            raise NotFound(f"No response '{response_id}'.", code="response_not_found")
+        return b'{"id":"resp_1","owner":"%s"}' % principal.encode()
+
+    async def models(self):
+        return b'{"object":"list","data":[]}'
+
+    async def model(self, model_id):
+        return b'{"id":"%s"}' % model_id.encode()
+
+
+class FakeUpstream:
+    def __init__(self):
+        self.log = []
+        self.health = UpstreamHealth(healthy=True, detail="ok", checked_at=1, dialect="vllm")
+
+    async def start(self):
+        self.log.append("start")
+
+    async def close(self):
+        self.log.append("close")
+
+
+async def endpoint(scope, receive, send):
+    if scope["headers"] and (b"x-fail", b"busy") in scope["headers"]:
+        raise Unavailable("Too many responses at once.")
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": b'{"id":"resp_2"}'})
+
+
+@pytest.fixture
+def build():
+    def build(upstreams=None, **server):
+        config = GatewayConfig(server=ServerConfig(**server))
+        parts = build_parts(
+            config, store=MemoryStore(), upstreams=upstreams or {}, engine=FakeEngine(), endpoint=endpoint
+        )
+        return Gateway(parts, connections=lambda: 1)
+
+    return build
+
+
+@pytest.fixture
+async def client(build):
+    transport = httpx.ASGITransport(app=build().public)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+async def test_post_goes_to_the_endpoint(client):
+    answer = await client.post("/v1/responses", json={})
+    assert (answer.status_code, answer.json()) == (200, {"id": "resp_2"})
+
+
+async def test_an_error_of_the_endpoint_gets_the_envelope(client):
+    answer = await client.post("/v1/responses", headers={"x-fail": "busy"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["error"]["code"] == "server_is_overloaded"
+
+
+async def test_plain_get_asks_for_an_upgrade(client):
+    answer = await client.get("/v1/responses")
+    assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
+    assert answer.json()["error"]["code"] == "upgrade_required"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/v1/responses", {"POST", "GET"}),
+        ("PUT", "/v1/responses", {"POST", "GET"}),
+        ("POST", "/v1/models", {"GET", "OPTIONS"}),
+        ("POST", "/livez", {"GET", "OPTIONS"}),
+    ],
+)
+async def test_other_methods_are_refused_with_those_allowed(client, method, path, allow):
+    answer = await client.request(method, path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed")
+    assert set(answer.headers["allow"].split(", ")) == allow
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/response", "/v1/responses/resp_1/nothing", "/schema"])
+async def test_unknown_routes(client, path):
+    answer = await client.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+
+
+async def test_stored_responses_are_read_as_the_caller(client):
+    assert (await client.get("/v1/responses/resp_1?beta=true")).json() == {"id": "resp_1", "owner": "local"}
+    missing = await client.get("/v1/responses/resp_9")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "response_not_found")
+
+
+async def test_model_ids_may_hold_slashes(client):
+    assert (await client.get("/v1/models")).json()["object"] == "list"
+    assert (await client.get("/v1/models/org/model-7b")).json() == {"id": "org/model-7b"}
+
+
+async def test_parts_are_opened_and_closed(build):
+    upstream = FakeUpstream()
+    gateway = build({"default": upstream})
+    async with gateway.lifespan():
+        assert upstream.log == ["start"]
+    assert upstream.log == ["start", "close"]
+
+
+async def test_a_drain_reaches_engine_and_readiness(build):
+    gateway = build({"default": FakeUpstream()})
+    assert (await gateway.parts.readiness.check()).ready
+    gateway.begin_drain()
+    assert gateway.parts.engine.draining
+    assert not (await gateway.parts.readiness.check()).ready
+    assert await gateway.drained(1.0)
+
+
+def test_listening_off_loopback_without_names_warns(build, caplog):
+    with caplog.at_level(logging.WARNING):
+        build(host="0.0.0.0")
+    assert "allowed_hosts" in caplog.text
+
+
+async def test_listed_origins_may_read_answers(build):
+    transport = httpx.ASGITransport(app=build(allowed_origins=("https://chat.example",)).public)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        preflight = await client.options(
+            "/v1/responses", headers={"origin": "https://chat.example", "access-control-request-method": "POST"}
+        )
+        answer = await client.post("/v1/responses", headers={"origin": "https://chat.example"})
+    assert preflight.status_code == 204
+    assert answer.headers["access-control-allow-origin"] == "https://chat.example"
+
+
+async def test_a_store_that_cannot_start_is_a_start_error(tmp_path):
+    config = GatewayConfig(
+        storage=StorageConfig(url=SecretUrl(f"sqlite:///{tmp_path}/missing/responses.db")),
+        admin=AdminConfig(enabled=False),
+    )
+    gateway = Gateway(build_parts(config, upstreams={}, engine=FakeEngine(), endpoint=endpoint), connections=lambda: 0)
+    with pytest.raises(StartError, match="missing"):
+        async with gateway.lifespan():
+            pass
+
+
+def test_an_unknown_trace_exporter_is_a_start_error(monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
+    with pytest.raises(StartError, match="nonsense"):
+        build_parts(GatewayConfig(), store=MemoryStore(), upstreams={}, engine=FakeEngine(), endpoint=endpoint)

@@ -1,0 +1,51 @@
+import httpx
+import pytest
+
+from gateway.ports import StoreHealth, UpstreamHealth
+
+
+class StubStore:
+    """A store of which only its health matters."""
+
+    def __init__(self):
+        self.healthy = True
+
+    async def probe(self):
+        return StoreHealth(
+            healthy=self.healthy, detail="The database answers." if self.healthy else "The disk is full."
+        )
+
+
+class StubUpstream:
+    """An inference server of which only its last known health matters."""
+
+    def __init__(self):
+        self.healthy = True
+
+    @property
+    def health(self):
+        return UpstreamHealth(
+            healthy=self.healthy, detail="ok" if self.healthy else "No connection.", checked_at=0, dialect="vllm"
+        )
+
+
+@pytest.fixture
+def store():
+    return StubStore()
+
+
+@pytest.fixture
+def upstreams():
+    return {"default": StubUpstream()}
+
+
+@pytest.fixture
+def call():
+    """Send one request to an ASGI app and return the answer."""
+
+    async def send(app, method, path, **options):
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.request(method, path, **options)
+
+    return send

@@ -1,0 +1,159 @@
+import logging
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gateway.protocol.ids import UuidIds, is_minted
+from gateway.telemetry.logs import response_id_var
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing
+from gateway.transport.auth import HostPolicy
+from gateway.transport.edge import Edge
+
+
+class SteppingClock:
+    def __init__(self):
+        self.seconds = 0.0
+
+    def now(self):
+        return self.seconds
+
+    def monotonic(self):
+        self.seconds += 0.25
+        return self.seconds
+
+
+class Harness:
+    """An edge around a handler, with everything it records within reach."""
+
+    def __init__(self):
+        self.metrics = Metrics()
+        self.connections = 1
+        self.spans = InMemorySpanExporter()
+        self.scope = None
+
+    def wrap(self, handler=None):
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self.spans))
+        return Edge(
+            handler or self.answer,
+            policy=HostPolicy("127.0.0.1"),
+            metrics=self.metrics,
+            tracing=Tracing(provider),
+            clock=SteppingClock(),
+            ids=UuidIds(),
+            connections=lambda: self.connections,
+            max_connections=2,
+        )
+
+    async def answer(self, scope, receive, send):
+        self.scope = scope
+        scope["path_template"] = "/v1/things/{thing_id}"
+        response_id_var.set("resp_1")
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x-own", b"1")]})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    def counted(self, **labels):
+        return self.metrics.registry.get_sample_value("gateway_requests_total", labels)
+
+
+@pytest.fixture
+def harness():
+    return Harness()
+
+
+async def test_every_answer_has_a_request_id(harness, call):
+    answer = await call(harness.wrap(), "GET", "/v1/things/1")
+    assert is_minted(answer.headers["x-request-id"])
+    assert answer.headers["x-own"] == "1"
+    assert harness.scope["state"] == {"request_id": answer.headers["x-request-id"], "principal": "local"}
+
+
+async def test_a_sane_request_id_of_the_caller_is_kept(harness, call):
+    answer = await call(harness.wrap(), "GET", "/", headers={"x-request-id": "Job-1.2_3"})
+    assert answer.headers["x-request-id"] == "Job-1.2_3"
+
+
+@pytest.mark.parametrize("sent", ["", "a b", "a" * 129, "x\ty", "ä"])
+def test_any_other_request_id_is_replaced(harness, sent):
+    minted = harness.wrap()._request_id(sent.encode())
+    assert is_minted(minted)
+
+
+async def test_refusals_are_counted_logged_and_carry_the_id(harness, call, caplog):
+    with caplog.at_level(logging.INFO, "gateway.access"):
+        answer = await call(harness.wrap(), "GET", "/", headers={"host": "evil.example"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_not_allowed")
+    assert is_minted(answer.headers["x-request-id"])
+    assert harness.counted(route="other", method="GET", status="403") == 1
+    assert caplog.records[0].status == 403
+
+
+async def test_too_many_connections_are_refused_for_a_while(harness, call):
+    harness.connections = 3
+    answer = await call(harness.wrap(), "POST", "/v1/responses")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert "max_connections" in answer.json()["error"]["message"]
+
+
+async def test_metrics_use_the_route_template(harness, call):
+    await call(harness.wrap(), "GET", "/v1/things/77")
+    route = "/v1/things/{thing_id}"
+    assert harness.counted(route=route, method="GET", status="200") == 1
+    assert harness.metrics.registry.get_sample_value("gateway_request_seconds_sum", {"route": route}) == 0.25
+
+
+async def test_made_up_methods_do_not_make_series(harness, call):
+    await call(harness.wrap(), "BREW", "/")
+    assert harness.counted(route="/v1/things/{thing_id}", method="other", status="200") == 1
+
+
+async def test_the_access_line_has_the_encoded_path_without_query(harness, call, caplog):
+    with caplog.at_level(logging.INFO, "gateway.access"):
+        await call(harness.wrap(), "GET", "/a%0Ab?token=secret")
+    (line,) = caplog.records
+    assert (line.method, line.path, line.status, line.ms) == ("GET", "/a%0Ab", 200, 250.0)
+
+
+async def test_one_span_named_by_the_route(harness, call):
+    await call(harness.wrap(), "GET", "/v1/things/1")
+    (span,) = harness.spans.get_finished_spans()
+    assert span.name == "GET /v1/things/{thing_id}"
+    assert span.attributes["http.response.status_code"] == 200
+
+
+async def test_an_error_before_the_answer_becomes_one(harness, call, caplog):
+    async def fail(scope, receive, send):
+        raise RuntimeError("detail")
+
+    answer = await call(harness.wrap(fail), "GET", "/")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "server_error")
+    assert "detail" not in answer.text
+    assert harness.spans.get_finished_spans()[0].attributes["error.type"] == "500"
+
+
+async def test_an_error_after_the_answer_began_is_left_to_the_server(harness):
+    async def fail(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("broke off")
+
+    sent = []
+
+    async def send(message):
+        sent.append(message["type"])
+
+    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "headers": [(b"host", b"localhost")]}
+    with pytest.raises(RuntimeError, match="broke off"):
+        await harness.wrap(fail)(scope, None, send)
+    assert sent == ["http.response.start"]
+
+
+async def test_a_client_that_left_before_the_answer_counts_as_499(harness):
+    async def leave(scope, receive, send):
+        return
+
+    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "headers": [(b"host", b"localhost")]}
+    await harness.wrap(leave)(scope, None, None)
+    assert harness.counted(route="other", method="GET", status="499") == 1
