@@ -9,7 +9,7 @@ import rich_click as click
 
 from gateway.cli.options import EXIT_UNUSABLE, config_options, load_or_exit, print_findings
 from gateway.config import ConfigError, GatewayConfig, LoadedConfig, Secret, load_config
-from gateway.config.findings import Path as KeyPath
+from gateway.config.findings import KeyPath
 from gateway.config.tree import Entries, Leaf, Node, format_path, gateway_tree, walk
 
 _EXIT_WARNINGS = 1

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Final
 
 from gateway.config.addresses import is_loopback, is_wildcard, split_bind
-from gateway.config.findings import DEFAULT, Finding, Origin, Path
+from gateway.config.findings import DEFAULT, Finding, KeyPath, Origin
 from gateway.config.schema import GatewayConfig, UpstreamConfig
 from gateway.config.tree import env_label, format_path
 from gateway.config.units import KIB, format_size
@@ -23,11 +23,11 @@ class Review:
         warnings: findings that do not.
     """
 
-    def __init__(self, config: GatewayConfig, origins: Mapping[Path, Origin]) -> None:
+    def __init__(self, config: GatewayConfig, origins: Mapping[KeyPath, Origin]) -> None:
         self._config = config
         self._origins = origins
-        self.problems: list[tuple[Finding, set[Path]]] = []
-        self.warnings: list[tuple[Finding, set[Path]]] = []
+        self.problems: list[tuple[Finding, set[KeyPath]]] = []
+        self.warnings: list[tuple[Finding, set[KeyPath]]] = []
 
     def run(self) -> None:
         """Run every check."""
@@ -39,20 +39,20 @@ class Review:
         self._check_routing()
         self._check_limits()
 
-    def _problem(self, message: str, *paths: Path) -> None:
+    def _problem(self, message: str, *paths: KeyPath) -> None:
         self.problems.append((self._finding(message, paths), set(paths)))
 
-    def _warning(self, message: str, *paths: Path) -> None:
+    def _warning(self, message: str, *paths: KeyPath) -> None:
         """Warn, but only where the user set one of the keys: the shipped defaults are right by definition."""
         if any(self._origin(path) for path in paths):
             self.warnings.append((self._finding(message, paths), set(paths)))
 
-    def _finding(self, message: str, paths: tuple[Path, ...]) -> Finding:
+    def _finding(self, message: str, paths: tuple[KeyPath, ...]) -> Finding:
         """Blame the first key that somebody set."""
         blamed, origin = next(((path, origin) for path in paths if (origin := self._origin(path))), (paths[0], DEFAULT))
         return Finding(path=format_path(blamed), message=message, source=str(origin))
 
-    def _origin(self, path: Path) -> Origin | None:
+    def _origin(self, path: KeyPath) -> Origin | None:
         """Where the key, or the first key of the table, was set."""
         return next((origin for known, origin in self._origins.items() if known[: len(path)] == path), None)
 
@@ -92,7 +92,7 @@ class Review:
                     f"environment variables cannot tell it from {one!r}; rename one of them", ("upstreams", other)
                 )
 
-    def _check_upstream(self, path: Path, upstream: UpstreamConfig) -> None:
+    def _check_upstream(self, path: KeyPath, upstream: UpstreamConfig) -> None:
         total = (*path, "total_timeout_seconds")
         for name in ("first_byte_timeout_seconds", "idle_timeout_seconds"):
             if getattr(upstream, name) > upstream.total_timeout_seconds:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
 class Origin(Struct, frozen=True):

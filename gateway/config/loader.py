@@ -4,13 +4,13 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
 from gateway.config.checks import Review
-from gateway.config.findings import DEFAULT, ConfigError, Finding, Origin, Path
+from gateway.config.findings import DEFAULT, ConfigError, Finding, KeyPath, Origin
 from gateway.config.schema import GatewayConfig
 from gateway.config.sources import FILE_VARIABLE, Assignment, Sources
 from gateway.config.tree import Entries, Leaf, Table, descend, format_path, gateway_tree, walk
@@ -32,11 +32,11 @@ class LoadedConfig(Struct, frozen=True, kw_only=True):
     config: GatewayConfig
     origins: Mapping[str, Origin]
     warnings: tuple[Finding, ...]
-    file: FilePath | None
+    file: Path | None
 
 
 def load_config(
-    file: FilePath | None = None, environ: Mapping[str, str] | None = None, overrides: Sequence[str] = ()
+    file: Path | None = None, environ: Mapping[str, str] | None = None, overrides: Sequence[str] = ()
 ) -> LoadedConfig:
     """Load the configuration; per key the command line beats the environment, which beats the file.
 
@@ -50,7 +50,7 @@ def load_config(
     """
     environ = environ or {}
     if file is None and environ.get(FILE_VARIABLE):
-        file = FilePath(environ[FILE_VARIABLE])
+        file = Path(environ[FILE_VARIABLE])
     root = gateway_tree()
     sources = Sources(root)
     if file is not None:
@@ -82,12 +82,12 @@ class _Settling:
 
     def __init__(self, root: Table, sources: Sources) -> None:
         self._root = root
-        self._values: dict[Path, Any] = {}
-        self.origins: dict[Path, Origin] = dict(sources.entries)
-        self.unusable: set[Path] = set()
+        self._values: dict[KeyPath, Any] = {}
+        self.origins: dict[KeyPath, Origin] = dict(sources.entries)
+        self.unusable: set[KeyPath] = set()
         self.problems: list[Finding] = []
         self.warnings: list[Finding] = []
-        by_source: dict[tuple[Path, str], list[Assignment]] = defaultdict(list)
+        by_source: dict[tuple[KeyPath, str], list[Assignment]] = defaultdict(list)
         for assignment in sorted(sources.assignments, key=lambda item: _RANK.index(item.origin.kind)):
             self._settle(assignment)
             by_source[assignment.path, assignment.origin.kind].append(assignment)
@@ -131,7 +131,7 @@ class _Settling:
             if not equal:
                 self._complain(other, f"{first.origin.name} sets the same key to {first.leaf.show(first.value)}")
 
-    def _read_twin(self, path: Path, origin: Origin) -> None:
+    def _read_twin(self, path: KeyPath, origin: Origin) -> None:
         """Where `<key>_file` is set for a secret `<key>`, read the secret."""
         key = (*path[:-1], path[-1].removesuffix("_file"))
         leaf, depth = descend(self._root, key)
@@ -144,7 +144,7 @@ class _Settling:
             self.unusable.add(key)
             return
         self.origins[key] = origin
-        file = FilePath(self._values[path])
+        file = Path(self._values[path])
         try:
             text, world_readable = _read_secret(file)
             self._values[key] = leaf.convert(text)
@@ -157,7 +157,7 @@ class _Settling:
             message = f"{file} can be read by everybody on this machine; chmod o-r it"
             self.warnings.append(Finding(path=name, message=message, source=str(origin)))
 
-    def _build_table(self, table: Table, path: Path) -> Struct:
+    def _build_table(self, table: Table, path: KeyPath) -> Struct:
         values: dict[str, Any] = {}
         for name, node in table.fields.items():
             below = (*path, name)
@@ -166,13 +166,12 @@ class _Settling:
                     values[name] = self._values[below]
             elif isinstance(node, Entries):
                 values[name] = dict(self._build_entries(node, below))
-            elif not node.optional or self._names_below(below):
+            elif self._names_below(below) or not (node.optional and self._names_below((*path, f"{name}s"))):
+                # An optional table gives way to its plural, as [upstream] does to [upstreams].
                 values[name] = self._build_table(node, below)
-        if not path and not values["upstreams"]:
-            values.setdefault("upstream", self._build_table(_upstream(table), ("upstream",)))
         return table.struct(**values)
 
-    def _build_entries(self, entries: Entries, path: Path) -> Iterator[tuple[str, Any]]:
+    def _build_entries(self, entries: Entries, path: KeyPath) -> Iterator[tuple[str, Any]]:
         for name in self._names_below(path):
             below = (*path, name)
             if isinstance(entries.item, Table):
@@ -180,20 +179,14 @@ class _Settling:
             elif below in self._values:
                 yield name, self._values[below]
 
-    def _names_below(self, path: Path) -> list[str]:
+    def _names_below(self, path: KeyPath) -> list[str]:
         depth = len(path)
         return list(
             dict.fromkeys(known[depth] for known in self.origins if known[:depth] == path and len(known) > depth)
         )
 
 
-def _upstream(root: Table) -> Table:
-    node = root.fields["upstream"]
-    assert isinstance(node, Table)  # noqa: S101 - narrows for the type checker
-    return node
-
-
-def _read_secret(file: FilePath) -> tuple[str, bool]:
+def _read_secret(file: Path) -> tuple[str, bool]:
     """Return the content without its last line break, and whether everybody may read the file."""
     with file.open("rb") as stream:
         world_readable = bool(os.fstat(stream.fileno()).st_mode & stat.S_IROTH)

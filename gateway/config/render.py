@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from gateway.config.findings import Path as KeyPath
+from gateway.config.findings import KeyPath
 from gateway.config.schema import GatewayConfig
 from gateway.config.secret import Secret
 from gateway.config.tree import Entries, Leaf, Node, Table, env_name, format_path, gateway_tree

@@ -3,12 +3,12 @@
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
-from gateway.config.findings import Finding, Origin, Path
+from gateway.config.findings import Finding, KeyPath, Origin
 from gateway.config.tree import (
     ENV_PREFIX,
     Entries,
@@ -44,7 +44,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
         origin: the source.
     """
 
-    path: Path
+    path: KeyPath
     leaf: Leaf
     value: Any
     origin: Origin
@@ -62,10 +62,10 @@ class Sources:
     def __init__(self, root: Table) -> None:
         self._root = root
         self.assignments: list[Assignment] = []
-        self.entries: dict[Path, Origin] = {}
+        self.entries: dict[KeyPath, Origin] = {}
         self.problems: list[Finding] = []
 
-    def read_file(self, file: FilePath) -> None:
+    def read_file(self, file: Path) -> None:
         """Read a TOML file; whatever is wrong with it becomes a problem."""
         try:
             text = file.read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ class Sources:
             return
         lines = locate_keys(text)
 
-        def origin_at(path: Path) -> Origin:
+        def origin_at(path: KeyPath) -> Origin:
             known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in lines), ())
             return Origin("file", str(file), lines.get(known, 1))
 
@@ -110,7 +110,7 @@ class Sources:
         for name, text in sorted(environ.items()):
             origin = Origin("env", name)
             if name in aliases:
-                path: Path | None = aliases[name]
+                path: KeyPath | None = aliases[name]
             elif name.startswith(ENV_PREFIX) and name != FILE_VARIABLE and not _is_service_link(name, text):
                 path = self._find_label(name.removeprefix(ENV_PREFIX).split("__"))
             else:
@@ -121,25 +121,25 @@ class Sources:
                 node, _ = descend(self._root, path)
                 self._place(node, path, _parse_text(node, text), _always(origin))
 
-    def _place(self, node: Node, path: Path, value: Any, origin_at: Callable[[Path], Origin]) -> None:
+    def _place(self, node: Node, path: KeyPath, value: Any, origin_at: Callable[[KeyPath], Origin]) -> None:
         if isinstance(node, Leaf):
             self.assignments.append(Assignment(path=path, leaf=node, value=value, origin=origin_at(path)))
             return
         if not isinstance(value, dict):
             self._complain(path, f"expected a table, got {toml_type(value)}", origin_at(path))
             return
+        if isinstance(node, Table) and isinstance(descend(self._root, path[:-1])[0], Entries):
+            self.entries[path] = origin_at(path)
         for name, child in value.items():
             below = (*path, name)
             if isinstance(node, Entries):
-                if isinstance(node.item, Table):
-                    self.entries[below] = origin_at(below)
                 self._place(node.item, below, child, origin_at)
             elif name in node.fields:
                 self._place(node.fields[name], below, child, origin_at)
             else:
                 self._reject_key(node, below, origin_at(below))
 
-    def _reject_key(self, node: Node, path: Path, origin: Origin) -> None:
+    def _reject_key(self, node: Node, path: KeyPath, origin: Origin) -> None:
         known = list(node.fields) if isinstance(node, Table) else []
         hint = suggest(path[-1], known)
         if not hint:
@@ -148,16 +148,17 @@ class Sources:
         # The value is left out: it may be a secret under a misspelt name.
         self._complain(path, f"unknown {'key' if len(path) > 1 else 'section'}{hint}", origin)
 
-    def _find_label(self, labels: Sequence[str]) -> Path | None:
+    def _find_label(self, labels: Sequence[str]) -> KeyPath | None:
         node: Node = self._root
-        path: Path = ()
+        path: KeyPath = ()
         for label in labels:
             name: str | None = None
             if isinstance(node, Table):
                 name = next((name for name in node.fields if env_label(name) == label), None)
                 node = node.fields[name] if name else node
             elif isinstance(node, Entries) and label == label.upper():
-                written = (item.path[len(path)] for item in self.assignments if item.path[: len(path)] == path)
+                known = (*self.entries, *(item.path for item in self.assignments))
+                written = (other[len(path)] for other in known if other[: len(path)] == path)
                 name = next((name for name in written if env_label(name) == label), label.lower())
                 node = node.item
             if not name:
@@ -172,22 +173,22 @@ class Sources:
             known += [prefix[0] + env_label(path[-1]) for path, _ in leaves(self._root) if path[0] == "upstream"]
         return suggest(name, known)
 
-    def _complain(self, path: Path, message: str, origin: Origin) -> None:
+    def _complain(self, path: KeyPath, message: str, origin: Origin) -> None:
         self.problems.append(Finding(path=format_path(path), message=message, source=str(origin)))
 
 
-def _always(origin: Origin) -> Callable[[Path], Origin]:
+def _always(origin: Origin) -> Callable[[KeyPath], Origin]:
     return lambda _: origin
 
 
-def locate_keys(text: str) -> dict[Path, int]:
+def locate_keys(text: str) -> dict[KeyPath, int]:
     """Return the line of every table and key of a valid TOML document.
 
     A statement ends at the first line break at which it is a valid document of its own, so the TOML parser itself
     tells where each one starts.
     """
-    lines: dict[Path, int] = {}
-    table: Path = ()
+    lines: dict[KeyPath, int] = {}
+    table: KeyPath = ()
     statement: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):
         statement.append(line)
@@ -205,14 +206,14 @@ def locate_keys(text: str) -> dict[Path, int]:
     return lines
 
 
-def _walk_keys(value: Any) -> Iterator[Path]:
+def _walk_keys(value: Any) -> Iterator[KeyPath]:
     if isinstance(value, dict):
         for name, child in value.items():
             yield (name,)
             yield from ((name, *below) for below in _walk_keys(child))
 
 
-def _parse_key(key: str) -> Path | None:
+def _parse_key(key: str) -> KeyPath | None:
     try:
         paths = list(_walk_keys(tomllib.loads(f"{key} = 0")))
     except (ValueError, RecursionError):

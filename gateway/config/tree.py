@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 
-from gateway.config.findings import Path
+from gateway.config.findings import KeyPath
 from gateway.config.schema import GatewayConfig
 from gateway.config.secret import REDACTED, Secret, redact_url
 
@@ -106,7 +106,7 @@ class Table(Struct, frozen=True, kw_only=True):
         struct: the Struct it becomes.
         description: for people.
         fields: its keys.
-        optional: whether it is absent until a key of it is set.
+        optional: whether it may be absent.
     """
 
     struct: type[Struct]
@@ -170,7 +170,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default is not NODEFAULT else field.default_factory()
 
 
-def leaves(node: Node, path: Path = ()) -> Iterator[tuple[Path, Leaf]]:
+def leaves(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Leaf]]:
     """Yield every setting below a node with its path; user-named entries are left out."""
     if isinstance(node, Leaf):
         yield path, node
@@ -179,7 +179,7 @@ def leaves(node: Node, path: Path = ()) -> Iterator[tuple[Path, Leaf]]:
             yield from leaves(child, (*path, name))
 
 
-def descend(node: Node, path: Path) -> tuple[Node, int]:
+def descend(node: Node, path: KeyPath) -> tuple[Node, int]:
     """Return the deepest node on a path that exists, and how many names lead to it."""
     for depth, name in enumerate(path):
         if isinstance(node, Table) and name in node.fields:
@@ -191,7 +191,7 @@ def descend(node: Node, path: Path) -> tuple[Node, int]:
     return node, len(path)
 
 
-def walk(node: Node, value: Any, path: Path = ()) -> Iterator[tuple[Path, Node, Any]]:
+def walk(node: Node, value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Node, Any]]:
     """Yield every setting of a configuration with its value; a map of settings without entries is one itself."""
     if isinstance(node, Leaf) or (isinstance(node, Entries) and isinstance(node.item, Leaf) and not value):
         yield path, node, value
@@ -203,7 +203,7 @@ def walk(node: Node, value: Any, path: Path = ()) -> Iterator[tuple[Path, Node, 
             yield from walk(child, getattr(value, name), (*path, name))
 
 
-def format_path(path: Path) -> str:
+def format_path(path: KeyPath) -> str:
     """Return the dotted path as TOML writes it: names with odd characters are quoted."""
     return ".".join(
         name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False) for name in path
@@ -215,7 +215,7 @@ def env_label(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
-def env_name(path: Path) -> str:
+def env_name(path: KeyPath) -> str:
     """Return the environment variable of a path."""
     return ENV_PREFIX + "__".join(env_label(name) for name in path)
 

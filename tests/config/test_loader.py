@@ -2,9 +2,11 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.config import ConfigError, GatewayConfig, load_config
-from gateway.config.tree import format_path, gateway_tree, leaves
+from gateway.config.tree import env_name, format_path, gateway_tree, leaves
 
 ROOT = gateway_tree()
 SIZES = [
@@ -71,6 +73,7 @@ def test_both_names_of_a_key_must_agree(load, problems, key, alias):
     section, name = key.split(".")
     loaded = load(None, {alias: "2MiB", derived: "2097152"})
     assert getattr(getattr(loaded.config, section), name) == 2**21
+    assert len(problems(None, {alias: "2MiB", derived: "3 meg"})) == 1
     (finding,) = problems(None, {alias: "2MiB", derived: "3MiB"})
     assert finding.path == key
     assert alias in str(finding)
@@ -209,6 +212,7 @@ def test_a_file_that_holds_no_database_url_is_a_problem_without_its_content(tmp_
 def test_a_secret_file_that_cannot_be_read_is_a_problem(tmp_path, problems):
     assert "No such file" in problems(f"upstream.api_key_file = '{tmp_path / 'none'}'")[0].message
     assert "directory" in problems(f"upstream.api_key_file = '{tmp_path}'")[0].message
+    assert "null byte" in problems('upstream.api_key_file = "a\\u0000"')[0].message
 
 
 def test_a_secret_and_its_file_exclude_each_other(tmp_path, problems):
@@ -231,3 +235,29 @@ def test_warnings_accompany_problems():
         load_config(None, {}, ["responses.max_stream_event_bytes=512", "server.port=x"])
     assert [finding.path for finding in caught.value.problems] == ["server.port"]
     assert {finding.path for finding in caught.value.warnings} == {"responses.max_stream_event_bytes"}
+
+
+VARIABLES = st.sampled_from([env_name(path) for path, _ in leaves(ROOT)] + [alias for _, alias in SIZES])
+TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        ["0", "1", "8MiB", "30s", "true", "[]", "{}", "nan", "inf", "1979-05-27", "127.0.0.1:1", "http://a", "::"]
+    ),
+)
+
+
+@given(
+    environ=st.dictionaries(VARIABLES, TEXTS, max_size=6),
+    overrides=st.lists(TEXTS.map("server.port={}".format), max_size=2),
+)
+def test_whatever_is_written_either_loads_or_is_refused_as_a_whole(environ, overrides):
+    loaded, problems = None, ()
+    try:
+        loaded = load_config(None, environ, overrides)
+    except ConfigError as error:
+        problems = error.problems
+    assert bool(loaded) is not bool(problems)
+    assert all(finding.source != "default" for finding in problems)
+    if loaded:
+        assert {origin.name for origin in loaded.origins.values() if origin.kind == "env"} <= set(environ)
+        assert loaded.config.upstream_map()

@@ -150,6 +150,15 @@ def test_variables_name_entries_by_upper_cased_labels(load):
     assert config.upstreams["slow"].aliases == {"tiny": "b"}
 
 
+def test_an_entry_without_keys_exists(load):
+    loaded = load(
+        "[upstreams.fast-gpu]\nmodels = ['a']\n[upstreams.big-gpu]", {"GATEWAY_UPSTREAMS__BIG_GPU__MODELS": '["b"]'}
+    )
+    assert list(loaded.config.upstreams) == ["fast-gpu", "big-gpu"]
+    assert list(load(None, None, "upstreams.a = {}").config.upstreams) == ["a"]
+    assert list(load(None, {"GATEWAY_UPSTREAMS__A": "{}"}).config.upstreams) == ["a"]
+
+
 def test_entries_merge_key_by_key(load):
     loaded = load(
         '[upstream.aliases]\na = "file"\nb = "file"',
