@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 from alembic import context
-from gateway.storage.engine import open_engine
+from gateway.storage.engine import create_file, open_engine
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.tables import metadata
 
@@ -21,7 +21,9 @@ else:
     url = context.get_x_argument(as_dictionary=True).get("url")
     if url is None or context.is_offline_mode():
         raise SystemExit("Name a running database: alembic -x url=sqlite:///responses.db upgrade head")
-    engine = open_engine(StoreSettings(url=database_url(url)))
+    settings = StoreSettings(url=database_url(url))
+    create_file(settings.url)
+    engine = open_engine(settings)
     with engine.begin() as own_connection:
         migrate(own_connection)
     engine.dispose()

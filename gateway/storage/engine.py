@@ -99,7 +99,8 @@ def _sqlite_arguments(settings: StoreSettings) -> dict[str, Any]:
 
 def _postgres_arguments(settings: StoreSettings) -> dict[str, Any]:
     statement = math.ceil(settings.statement_timeout_seconds * 1000)
-    lock = math.ceil(settings.busy_timeout_seconds * 1000)
+    # Zero would mean no limit.
+    lock = max(1, math.ceil(settings.busy_timeout_seconds * 1000))
     own_options = settings.url.query.get("options", "")
     connect_args = {
         "application_name": "responses-gateway",

@@ -22,7 +22,7 @@ class CallerText(TypeDecorator[str]):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """Sort PostgreSQL columns bytewise, so that no index depends on the system's locale data."""
-        return dialect.type_descriptor(Text(collation="C" if dialect.name == "postgresql" else None))
+        return Text(collation="C" if dialect.name == "postgresql" else None)
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         """Escape on the way in."""

@@ -1,7 +1,6 @@
 from sqlalchemy import event, func, select, update
 
 from gateway.storage.tables import items, responses
-
 from tests.storage.samples import make_chain, make_item, make_response
 
 

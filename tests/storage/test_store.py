@@ -6,7 +6,6 @@ import pytest
 
 from gateway.ports import Store
 from gateway.protocol.errors import ResourceLimitExceeded, StorageUnavailable
-
 from tests.storage.samples import make_chain, make_item, make_response
 
 ODD_TEXTS = ["", "a\x00b", "\ud800", "\udfff\ud800", "\\", r"\u0000", "\\\x00", "😀", "\u2028", "x" * 10_000]

@@ -1,0 +1,107 @@
+"""`gateway db`: the schema of the database."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import rich_click as click
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.cli.options import config_options, load_or_exit
+from gateway.storage import migrations
+from gateway.storage.engine import create_file, open_engine
+from gateway.storage.faults import StorageNotReady, describe_fault
+from gateway.storage.settings import StoreSettings, database_url
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def _database_options(command: _Command) -> _Command:
+    command = click.option("--database", metavar="URL", help="The database; same as --set storage.url=….")(command)
+    return config_options(command)
+
+
+@click.group("db")
+def command() -> None:
+    """Create, upgrade and inspect the database.
+
+    Exit codes: 0 done, 1 the database is not as asked for or does not answer, 2 for an unusable configuration.
+    """
+
+
+@command.command()
+@_database_options
+@click.argument("revision", default="head")
+def upgrade(config: Path | None, overrides: tuple[str, ...], database: str | None, revision: str) -> None:
+    """Create the tables or bring them up to REVISION, the newest by default. Safe to run at any time."""
+    with _open_database(config, overrides, database, create=True) as engine:
+        before = _read_revision(engine)
+        after = migrations.upgrade(engine, revision)
+    click.echo(f"The database is at revision {after}{' already' if before == after else ''}.")
+
+
+@command.command()
+@_database_options
+@click.argument("revision")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def downgrade(
+    config: Path | None, overrides: tuple[str, ...], database: str | None, revision: str, *, yes: bool
+) -> None:
+    """Take the tables down to REVISION; `base` removes them with all they hold."""
+    if not yes:
+        click.confirm(f"Going down to {revision} may delete stored responses. Go on?", abort=True, err=True)
+    with _open_database(config, overrides, database) as engine:
+        after = migrations.downgrade(engine, revision)
+    click.echo("The database has no tables any more." if after is None else f"The database is at revision {after}.")
+
+
+@command.command()
+@_database_options
+def current(config: Path | None, overrides: tuple[str, ...], database: str | None) -> None:
+    """Print the database's revision, or `none`."""
+    with _open_database(config, overrides, database) as engine:
+        click.echo(_read_revision(engine) or "none")
+
+
+@command.command()
+@_database_options
+def check(config: Path | None, overrides: tuple[str, ...], database: str | None) -> None:
+    """Tell by the exit code whether this gateway can use the database: 0 yes, 1 no."""
+    with _open_database(config, overrides, database) as engine:
+        revision = _read_revision(engine)
+        migrations.require_current(revision)
+    click.echo(f"The database is at revision {revision}, the newest.")
+
+
+@contextmanager
+def _open_database(
+    config: Path | None, overrides: tuple[str, ...], database: str | None, *, create: bool = False
+) -> Iterator[Engine]:
+    """Open the configured database; a fault inside ends the process with one line and status 1."""
+    named = () if database is None else (f"storage.url={database}",)
+    storage = load_or_exit(config, (*overrides, *named)).config.storage
+    try:
+        settings = StoreSettings(
+            url=database_url(storage.url.reveal()),
+            sqlite_synchronous=storage.sqlite_synchronous,
+            busy_timeout_seconds=storage.busy_timeout_seconds,
+            statement_timeout_seconds=storage.statement_timeout_seconds,
+        )
+        if create:
+            create_file(settings.url)
+        engine = open_engine(settings)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+    except (StorageNotReady, SQLAlchemyError) as error:
+        click.secho(f"error: {describe_fault(error)}", fg="red", err=True)
+        sys.exit(1)
+
+
+def _read_revision(engine: Engine) -> str | None:
+    with engine.connect() as connection:
+        return migrations.read_revision(connection)

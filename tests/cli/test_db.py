@@ -1,0 +1,101 @@
+import sqlite3
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.db import command
+from gateway.storage.migrations import find_head
+
+HEAD = find_head()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "responses.db"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request, path):
+    return f"sqlite:///{path}" if request.param == "sqlite" else request.getfixturevalue("postgres_database")
+
+
+def run(*arguments, answer=None):
+    return CliRunner().invoke(command, arguments, input=answer)
+
+
+def outcome(*arguments, answer=None):
+    result = run(*arguments, answer=answer)
+    return result.exit_code, result.output.strip()
+
+
+def test_goes_up_and_down(url):
+    assert outcome("upgrade", "--database", url) == (0, f"The database is at revision {HEAD}.")
+    assert outcome("upgrade", "--database", url) == (0, f"The database is at revision {HEAD} already.")
+    assert outcome("check", "--database", url) == (0, f"The database is at revision {HEAD}, the newest.")
+    assert outcome("current", "--database", url) == (0, HEAD)
+    assert outcome("downgrade", "base", "--yes", "--database", url) == (0, "The database has no tables any more.")
+    assert outcome("current", "--database", url) == (0, "none")
+    code, text = outcome("check", "--database", url)
+    assert code == 1
+    assert text == "error: The database has no tables of this gateway yet; run `gateway db upgrade`."
+
+
+def test_asks_before_it_deletes(url):
+    run("upgrade", "--database", url)
+    result = run("downgrade", "base", "--database", url, answer="n\n")
+    assert result.exit_code == 1
+    assert "may delete stored responses" in result.output
+    assert outcome("current", "--database", url) == (0, HEAD)
+    assert run("downgrade", "base", "--database", url, answer="y\n").exit_code == 0
+    assert outcome("current", "--database", url) == (0, "none")
+
+
+def test_looking_makes_no_file(path):
+    for name in ("check", "current"):
+        code, text = outcome(name, "--database", f"sqlite:///{path}")
+        assert (code, text) == (1, "error: The database file does not exist or cannot be opened.")
+    assert not path.exists()
+
+
+def test_refuses_a_newer_database(path):
+    run("upgrade", "--database", f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    for name in ("check", "upgrade"):
+        code, text = outcome(name, "--database", f"sqlite:///{path}")
+        assert code == 1
+        assert "9999, which this gateway does not know" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("upgrade", "--database", "sqlite:////nowhere/a.db"), "The folder /nowhere of the database does not exist"),
+        (("check", "--database", "postgresql://u:secret@127.0.0.1:1/d"), "The database cannot be reached."),
+        (("upgrade", "nonsense"), "cannot be migrated to 'nonsense'"),
+    ],
+)
+def test_a_failure_is_one_line_and_status_one(arguments, says, path, monkeypatch):
+    monkeypatch.setenv("GATEWAY_STORAGE__URL", f"sqlite:///{path}")
+    code, text = outcome(*arguments)
+    assert code == 1
+    assert text.startswith("error: ")
+    assert says in text
+    assert "\n" not in text
+    assert "secret" not in text
+
+
+def test_reads_the_configuration(path, tmp_path):
+    file = tmp_path / "gateway.toml"
+    file.write_text(f'[storage]\nurl = "sqlite:///{path}"\n')
+    assert outcome("upgrade", "--config", str(file))[0] == 0
+    assert path.exists()
+    assert outcome("current", "--set", f"storage.url=sqlite:///{path}") == (0, HEAD)
+
+
+def test_an_unusable_configuration_is_status_two():
+    result = run("check", "--set", "storage.url=mysql://u:secret@h/d")
+    assert result.exit_code == 2
+    assert "storage.url" in result.output
+    assert "secret" not in result.output

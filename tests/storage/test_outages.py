@@ -1,0 +1,197 @@
+import asyncio
+import sqlite3
+import threading
+
+import pytest
+from sqlalchemy import event, text
+
+from gateway.protocol.errors import StorageUnavailable
+from gateway.storage.engine import open_engine
+from gateway.storage.faults import StorageNotReady
+from gateway.storage.migrations import upgrade
+from gateway.storage.settings import StoreSettings, database_url
+from gateway.storage.store import SqlStore
+from tests.postgres import PostgresServer
+from tests.storage.samples import make_item, make_response
+
+ON_SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+ON_POSTGRES = pytest.mark.parametrize("database", ["postgres"], indirect=True)
+
+
+async def assert_append_fails(store, match):
+    response = make_response(make_item("lost" * 2000))
+    with pytest.raises(StorageUnavailable, match=match) as caught:
+        await store.append(response)
+    for leaked in ("INSERT", "SELECT", "lost", "sqlalche", response.id):
+        assert leaked not in caught.value.message
+    return response
+
+
+async def assert_works(store):
+    response = make_response(make_item())
+    await store.append(response)
+    assert await store.response("local", response.id) == response
+    assert (await store.probe()).healthy
+
+
+@ON_SQLITE
+async def test_recovers_when_another_process_lets_go_of_the_lock(open_sql_store, database):
+    store = await open_sql_store(busy_timeout_seconds=0.05)
+    other = sqlite3.connect(database.database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    lost = await assert_append_fails(store, "locked by another process")
+    assert (await store.probe()).healthy
+    other.execute("ROLLBACK")
+    other.close()
+    assert await store.response("local", lost.id) is None
+    await assert_works(store)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("breaks", "mends", "says"),
+    [
+        ("PRAGMA query_only=ON", "PRAGMA query_only=OFF", "read-only"),
+        ("PRAGMA max_page_count=1", "PRAGMA max_page_count=1000000", "disk of the database is full"),
+    ],
+)
+async def test_recovers_from_a_disk_that_was_full_or_read_only(sql_store, breaks, mends, says):
+    pragma = breaks
+
+    def apply(connection):
+        connection.exec_driver_sql(pragma)
+
+    event.listen(sql_store._engine, "begin", apply)
+    lost = await assert_append_fails(sql_store, says)
+    pragma = mends
+    assert await sql_store.response("local", lost.id) is None
+    await assert_works(sql_store)
+
+
+@ON_SQLITE
+async def test_start_reports_a_locked_database(open_sql_store, database):
+    store = await open_sql_store()
+    await store.close()
+    other = sqlite3.connect(database.database, isolation_level=None)
+    other.execute("PRAGMA journal_mode=DELETE")
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StorageNotReady, match=r"locked by another process.*responses\.db"):
+        await open_sql_store(busy_timeout_seconds=0.05)
+    other.close()
+    await assert_works(await open_sql_store())
+
+
+@pytest.fixture(scope="module")
+def own_server():
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.stop()
+    server.remove()
+
+
+def settings_of(url, **changes):
+    return StoreSettings(url=database_url(url), **{"auto_migrate": "always", **changes})
+
+
+@pytest.mark.postgres
+async def test_starts_without_its_server_and_recovers_with_it(own_server):
+    url = own_server.create_database()
+    own_server.stop()
+    store = SqlStore(settings_of(url))
+    await store.start()
+    health = await store.probe()
+    assert (health.healthy, health.detail) == (False, "The database cannot be reached.")
+    lost = await assert_append_fails(store, "cannot be reached")
+    with pytest.raises(StorageUnavailable, match="cannot be reached"):
+        await store.history("local", lost.id)
+    own_server.start()
+    await assert_works(store)
+    assert await store.response("local", lost.id) is None
+    await store.close()
+
+
+@pytest.mark.postgres
+async def test_keeps_working_when_its_server_restarts(own_server):
+    store = SqlStore(settings_of(own_server.create_database()))
+    await store.start()
+    await assert_works(store)
+    own_server.stop("immediate")
+    await assert_append_fails(store, "cannot be reached|shutting down or starting")
+    assert not (await store.probe()).healthy
+    own_server.start()
+    await assert_works(store)
+    await store.close()
+
+
+@pytest.mark.postgres
+async def test_a_server_that_comes_up_unmigrated_is_unhealthy_until_it_is_migrated(own_server):
+    url = own_server.create_database()
+    own_server.stop()
+    store = SqlStore(settings_of(url, auto_migrate="never"))
+    await store.start()
+    own_server.start()
+    assert "gateway db upgrade" in (await store.probe()).detail
+    await assert_append_fails(store, "gateway db upgrade")
+    engine = open_engine(settings_of(url))
+    upgrade(engine)
+    engine.dispose()
+    await assert_works(store)
+    await store.close()
+
+
+@pytest.mark.postgres
+async def test_says_nothing_of_the_password(own_server, caplog):
+    store = SqlStore(settings_of("postgresql://nobody:secret@127.0.0.1:1/nothing"))
+    await store.start()
+    await assert_append_fails(store, "cannot be reached")
+    await store.close()
+    assert "secret" not in caplog.text
+
+
+@ON_POSTGRES
+@pytest.mark.postgres
+async def test_a_statement_that_takes_too_long_is_given_up(open_sql_store):
+    store = await open_sql_store(statement_timeout_seconds=0.05)
+    with pytest.raises(StorageUnavailable, match="statement_timeout_seconds"):
+        await store._readers.run(lambda connection: connection.execute(text("SELECT pg_sleep(30)")), timeout=20)
+    await assert_works(store)
+
+
+@ON_POSTGRES
+@pytest.mark.postgres
+async def test_a_read_only_server_refuses_appends(open_sql_store, database):
+    store = await open_sql_store()
+    with store._engine.connect() as connection:
+        connection.execute(text(f"ALTER DATABASE {database.database} SET default_transaction_read_only = on"))
+        connection.commit()
+    store._engine.dispose()
+    await assert_append_fails(store, "read-only")
+
+
+async def test_a_probe_is_bounded_and_so_is_every_read(open_sql_store):
+    store = await open_sql_store(readers=1, reader_max_entries=2, busy_timeout_seconds=0.05)
+    stuck = threading.Event()
+    running = asyncio.create_task(store._readers.run(lambda _connection: stuck.wait(), timeout=60))
+    await asyncio.sleep(0)
+    health = await store.probe()
+    assert (health.healthy, health.detail) == (False, "The database did not answer within 0.05 seconds.")
+    waiting = asyncio.create_task(store.response("local", "resp_1"))
+    await asyncio.sleep(0)
+    with pytest.raises(StorageUnavailable, match="reader_max_entries"):
+        await store.history("local", "resp_1")
+    stuck.set()
+    await running
+    assert await waiting is None
+    await assert_works(store)
+
+
+async def test_a_reader_that_timed_out_keeps_its_thread_until_it_is_done(open_sql_store):
+    store = await open_sql_store(readers=1, busy_timeout_seconds=0.05)
+    stuck = threading.Event()
+    with pytest.raises(StorageUnavailable, match="did not answer within"):
+        await store._readers.run(lambda _connection: stuck.wait(), timeout=0.02)
+    assert not (await store.probe()).healthy
+    stuck.set()
+    assert await store.response("local", "resp_1") is None
+    assert (await store.probe()).healthy
