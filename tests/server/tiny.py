@@ -1,0 +1,116 @@
+"""A gateway process with a toy engine: `tiny.py OPTIONS`, OPTIONS being a JSON object."""
+
+import asyncio
+import json
+import sys
+from urllib.parse import parse_qs
+
+import msgspec
+
+from gateway.app import Gateway, build_parts
+from gateway.config.schema import GatewayConfig
+from gateway.config.secret import SecretUrl
+from gateway.ports import UpstreamHealth
+from gateway.protocol.errors import Unavailable
+from gateway.server import serve
+from gateway.storage.memory import MemoryStore
+from gateway.telemetry.logs import configure_logging
+
+
+class ToyEngine:
+    """Streams as many chunks as the query asks for and counts the streams."""
+
+    def __init__(self):
+        self.active = 0
+        self.draining = False
+        self.idle = asyncio.Event()
+
+    def begin_drain(self):
+        self.draining = True
+        self._look()
+
+    async def drained(self, timeout):
+        try:
+            await asyncio.wait_for(self.idle.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    async def serve(self, scope, receive, send):
+        if self.draining:
+            raise Unavailable("The gateway is shutting down.")
+        query = {name: float(values[0]) for name, values in parse_qs(scope["query_string"].decode()).items()}
+        self.active += 1
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for number in range(int(query["chunks"])):
+                await send({"type": "http.response.body", "body": b"%d\n" % number, "more_body": True})
+                await asyncio.sleep(query["interval"])
+            await send({"type": "http.response.body", "body": b"end\n"})
+        finally:
+            self.active -= 1
+            self._look()
+
+    def _look(self):
+        if self.draining and not self.active:
+            self.idle.set()
+
+
+class ToyUpstream:
+    """Healthy from its n-th probe on."""
+
+    def __init__(self, probes):
+        self.probes = probes
+
+    @property
+    def health(self):
+        return UpstreamHealth(healthy=self.probes <= 0, detail=f"{self.probes} to go", checked_at=0, dialect="vllm")
+
+    async def probe(self):
+        self.probes -= 1
+        return self.health
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+
+def main():
+    options = json.loads(sys.argv[1])
+    database = options.pop("database", None)
+    probes = options.pop("probes", 0)
+    wait_upstream = options.pop("wait_upstream", None)
+    sections = {"server": {"port": 0}, "admin": {"bind": "127.0.0.1:0"}, **options}
+    config = msgspec.convert(sections, GatewayConfig)
+    if database:
+        config = msgspec.structs.replace(
+            config, storage=msgspec.structs.replace(config.storage, url=SecretUrl(database), auto_migrate="never")
+        )
+    configure_logging("info", "json", sys.stderr)
+
+    def build(config, connections):
+        engine = ToyEngine()
+        parts = build_parts(
+            config,
+            store=None if database else MemoryStore(),
+            upstreams={"default": ToyUpstream(probes)},
+            engine=engine,
+            endpoint=engine.serve,
+        )
+        return Gateway(parts, connections)
+
+    sys.exit(
+        serve(
+            config,
+            announce=lambda line: print(line, flush=True),
+            report=lambda line: print(line, file=sys.stderr, flush=True),
+            wait_upstream=wait_upstream,
+            build=build,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
