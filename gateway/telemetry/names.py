@@ -139,6 +139,7 @@ ATTR_SERVER_ADDRESS = "server.address"
 
 LOGGER_ACCESS = "gateway.access"
 LOGGER_SERVER = "gateway.server"
+LOGGER_ENGINE = "gateway.engine"
 LOGGER_ERRORS = "gateway.errors"
 
 FIELD_TIME = "time"
