@@ -131,7 +131,8 @@ class HttpUpstream:
                 f"The inference server did not begin to answer within {patience:g} seconds."
             ) from error
         except aiohttp.ClientError as error:
-            _log.warning("upstream %s failed before it answered: %r", self._name, error)
+            # Only the kind: the error itself carries the request's headers, and with them the key.
+            _log.warning("upstream %s failed before it answered: %s", self._name, type(error).__name__)
             raise _translate(error) from error
         exchange = HttpExchange(
             response, slice_bytes=settings.read_slice_bytes, idle=settings.idle_timeout, deadline=deadline

@@ -7,23 +7,35 @@ import aiohttp
 
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout
 
+_BROKEN = "The inference server broke off its answer."
+_LOOK_SECONDS = 1.0
+
 
 class Watchdog:
     """One timer that bounds both the wait for the next byte and the whole call.
 
-    A reader only notes the time before and after it waits. The timer wakes once per idle period, looks at those notes
-    and sleeps on, so a stream of a thousand reads costs a handful of timers. Time in which nobody reads, because the
+    A reader only notes the time before and after it waits. The timer wakes once a second, looks at those notes and
+    sleeps on, so a stream of a thousand reads costs a handful of timers. Time in which nobody reads, because the
     client is slow, is not the server's silence and counts for the total alone.
+
+    Args:
+        idle: seconds a reader may wait.
+        deadline: loop time at which the whole call ends.
+        is_lost: whether the connection is gone although the body has not ended.
+        expire: told once why the exchange must end.
     """
 
-    def __init__(self, *, idle: float, deadline: float, expire: Callable[[str], None]) -> None:
+    def __init__(
+        self, *, idle: float, deadline: float, is_lost: Callable[[], bool], expire: Callable[[UpstreamError], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._idle = idle
         self._deadline = deadline
+        self._is_lost = is_lost
         self._expire = expire
         self._waiting_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sleep_until(min(deadline, self._loop.time() + idle))
+        self._sleep(self._loop.time())
 
     def begin_wait(self) -> None:
         """A reader waits from now on."""
@@ -39,20 +51,26 @@ class Watchdog:
             self._timer.cancel()
             self._timer = None
 
-    def _sleep_until(self, when: float) -> None:
-        self._timer = self._loop.call_at(when, self._look)
+    def _sleep(self, now: float) -> None:
+        wake = min(self._deadline, self._silent_at(now), now + _LOOK_SECONDS)
+        self._timer = self._loop.call_at(wake, self._look)
+
+    def _silent_at(self, now: float) -> float:
+        return (now if self._waiting_since is None else self._waiting_since) + self._idle
 
     def _look(self) -> None:
         now = self._loop.time()
-        silent_at = (now if self._waiting_since is None else self._waiting_since) + self._idle
+        self._timer = None
         if now >= self._deadline:
-            self._timer = None
-            self._expire("The inference server did not finish its answer within total_timeout_seconds.")
-        elif now >= silent_at:
-            self._timer = None
-            self._expire(f"The inference server sent nothing for {self._idle:g} seconds (idle_timeout_seconds).")
+            self._expire(UpstreamTimeout("The inference server's answer took longer than total_timeout_seconds."))
+        elif now >= self._silent_at(now):
+            message = f"The inference server sent nothing for {self._idle:g} seconds (idle_timeout_seconds)."
+            self._expire(UpstreamTimeout(message))
+        elif self._waiting_since is not None and self._is_lost():
+            # Broken chunk framing closes the connection without a word to the waiting reader.
+            self._expire(UpstreamError(_BROKEN))
         else:
-            self._sleep_until(min(silent_at, self._deadline))
+            self._sleep(now)
 
 
 class HttpExchange:
@@ -68,8 +86,8 @@ class HttpExchange:
     def __init__(self, response: aiohttp.ClientResponse, *, slice_bytes: int, idle: float, deadline: float) -> None:
         self._response = response
         self._slice = slice_bytes
-        self._timeout: UpstreamTimeout | None = None
-        self._watchdog = Watchdog(idle=idle, deadline=deadline, expire=self._expire)
+        self._verdict: UpstreamError | None = None
+        self._watchdog = Watchdog(idle=idle, deadline=deadline, is_lost=self._is_lost, expire=self._expire)
 
     @property
     def is_event_stream(self) -> bool:
@@ -86,11 +104,10 @@ class HttpExchange:
         self._watchdog.begin_wait()
         try:
             data = await self._response.content.read(self._slice)
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, RuntimeError) as error:
+            # A reader of a closed client gets the RuntimeError.
             self._abort()
-            if self._timeout is not None:
-                raise self._timeout from None
-            raise UpstreamError("The inference server broke off its answer.") from error
+            raise self._verdict or UpstreamError(_BROKEN) from error
         finally:
             self._watchdog.end_wait()
         if not data:
@@ -114,8 +131,12 @@ class HttpExchange:
         """Release the connection; one whose body was not read to its end is closed at once. Idempotent."""
         self._abort()
 
-    def _expire(self, message: str) -> None:
-        self._timeout = UpstreamTimeout(message)
+    def _is_lost(self) -> bool:
+        connection = self._response.connection
+        return connection is not None and connection.transport is None
+
+    def _expire(self, verdict: UpstreamError) -> None:
+        self._verdict = verdict
         self._abort()
 
     def _abort(self) -> None:

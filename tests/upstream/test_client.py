@@ -1,0 +1,384 @@
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from gateway.ports import UpstreamCall
+from gateway.protocol.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
+from gateway.upstream.client import HttpUpstream
+from gateway.upstream.settings import UpstreamSettings
+from gateway.upstream.simulated.fixture import Fixture
+
+
+def ask(model: str, *, stream: bool = False, **more) -> UpstreamCall:
+    return UpstreamCall(
+        body=json.dumps({"model": model, "input": "hi", "stream": stream, **more}).encode(), stream=stream
+    )
+
+
+async def collect(exchange, into: bytearray) -> None:
+    while data := await exchange.read():
+        into += data
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+# ---------------------------------------------------------------- answers
+
+
+async def test_stream_arrives_byte_for_byte(simulator, connect, read_all):
+    upstream = await connect(simulator.url)
+    exchange = await upstream.open(ask("fixture-8000-1", stream=True))
+    assert exchange.is_event_stream
+    assert await read_all(exchange) == Fixture(8000, 1).stream()
+
+
+async def test_json_answer(simulator, connect, read_all):
+    upstream = await connect(simulator.url)
+    exchange = await upstream.open(ask("sim"))
+    assert not exchange.is_event_stream
+    assert json.loads(await read_all(exchange))["status"] == "completed"
+
+
+async def test_reads_are_bounded_and_not_empty(simulator, connect):
+    upstream = await connect(simulator.url, read_slice_bytes=1000)
+    exchange = await upstream.open(ask("fixture-20000-500", stream=True))
+    sizes = []
+    while data := await exchange.read():
+        sizes.append(len(data))
+    assert max(sizes) <= 1000
+    assert sum(sizes) == len(Fixture(20000, 500).stream())
+
+
+async def test_events_arrive_before_the_stream_ends(simulator, connect):
+    upstream = await connect(simulator.url)
+    exchange = await upstream.open(ask("sim-stall", stream=True))
+    seen = b""
+    while b"output_text.delta" not in seen:
+        seen += await exchange.read()
+    await exchange.close()
+
+
+async def test_fully_read_answers_share_a_connection(raw_server, connect, call, read_all, answer):
+    async def serve(server, reader, writer):
+        while True:
+            await server.read_request(reader)
+            writer.write(answer("200 OK", b"{}", "Content-Type: application/json"))
+
+    server = await raw_server(serve)
+    upstream = await connect(server.url)
+    for _ in range(3):
+        assert await read_all(await upstream.open(call())) == b"{}"
+    assert server.connections == 1
+
+
+async def test_request_head(raw_server, connect, call, read_all, answer):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(answer("200 OK", b"{}", "Set-Cookie: a=b"))
+        await server.read_request(reader)
+        writer.write(answer("200 OK", b"{}"))
+
+    server = await raw_server(serve)
+    upstream = await connect(server.url, api_key="secret-key")
+    forwarded = {"traceparent": "00-1-2-01", "authorization": "Bearer theirs", "content-length": "3", "Host": "evil"}
+    for stream in (False, True):
+        await read_all(await upstream.open(call(stream=stream, **forwarded)))
+    heads = [head.decode().lower() for head, _ in server.requests]
+    for head in heads:
+        assert head.startswith("post /v1/responses http/1.1\r\n")
+        assert "accept-encoding: identity\r\n" in head
+        assert "content-type: application/json\r\n" in head
+        assert "traceparent: 00-1-2-01\r\n" in head
+        assert head.count("authorization:") == 1
+        assert "authorization: bearer secret-key\r\n" in head
+        assert head.count("content-length:") == 1
+        assert "evil" not in head
+        assert "cookie" not in head
+    assert "accept: application/json\r\n" in heads[0]
+    assert "accept: text/event-stream\r\n" in heads[1]
+
+
+async def test_large_body_arrives_whole(simulator, connect, read_all):
+    upstream = await connect(simulator.url)
+    body = json.dumps({"model": "fixture-1-1", "input": "y" * 5_000_000}).encode()
+    await read_all(await upstream.open(UpstreamCall(body=body, stream=False)))
+    assert simulator.simulator.received[-1].body == body
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "code", "retry_after"),
+    [
+        ("sim-error-400", 400, "invalid_request", None),
+        ("sim-error-429", 429, "rate_limit_exceeded", 2.0),
+        ("sim-error-500", 502, "upstream_error", None),
+        ("sim-error-503", 503, "server_is_overloaded", 1.0),
+        ("nope", 404, "model_not_found", None),
+    ],
+)
+async def test_refusals(simulator, connect, model, status, code, retry_after):
+    upstream = await connect(simulator.url)
+    with pytest.raises(UpstreamRefused) as caught:
+        await upstream.open(ask(model))
+    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (status, code, retry_after)
+
+
+async def test_redirects_are_not_followed(raw_server, connect, call, answer):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(answer("307 Temporary Redirect", b"", f"Location: {server.url}/elsewhere"))
+
+    server = await raw_server(serve)
+    upstream = await connect(server.url)
+    with pytest.raises(UpstreamRefused, match="redirects") as caught:
+        await upstream.open(call())
+    assert caught.value.status == 502
+    assert len(server.requests) == 1
+
+
+async def test_huge_error_body_is_not_read_to_its_end(raw_server, connect, call):
+    sent = 0
+
+    async def serve(server, reader, writer):
+        nonlocal sent
+        await server.read_request(reader)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 1000000000\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65536)
+            sent += 65536
+            await writer.drain()
+
+    server = await raw_server(serve)
+    upstream = await connect(server.url)
+    with pytest.raises(UpstreamRefused) as caught:
+        await upstream.open(call())
+    assert caught.value.status == 400
+    assert sent < 50_000_000
+
+
+async def test_compressed_answer_is_an_upstream_error(raw_server, connect, call, answer):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(answer("200 OK", b"\x1f\x8b", "Content-Encoding: gzip"))
+
+    server = await raw_server(serve)
+    upstream = await connect(server.url)
+    with pytest.raises(UpstreamError, match="compressed"):
+        await upstream.open(call())
+
+
+# ---------------------------------------------------------------- broken connections
+
+
+async def test_nobody_listens(connect, call, unused_port):
+    upstream = await connect(f"http://127.0.0.1:{unused_port}")
+    with pytest.raises(UpstreamUnavailable):
+        await upstream.open(call())
+
+
+async def test_not_started(call):
+    with pytest.raises(UpstreamUnavailable, match="not started"):
+        await HttpUpstream(UpstreamSettings()).open(call())
+
+
+async def test_answer_that_is_not_http(raw_server, connect, call):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+
+    upstream = await connect((await raw_server(serve)).url)
+    with pytest.raises(UpstreamError) as caught:
+        await upstream.open(call())
+    assert caught.value.status == 502
+
+
+@pytest.mark.parametrize(("model", "stream"), [("sim-cut", True), ("sim-cut-json", False)])
+async def test_cut_answer_raises_after_what_arrived(simulator, connect, model, stream):
+    upstream = await connect(simulator.url)
+    exchange = await upstream.open(ask(model, stream=stream))
+    seen = bytearray()
+    with pytest.raises(UpstreamError, match="broke off"):
+        await collect(exchange, seen)
+    assert b"resp_" in seen
+
+
+async def test_bad_chunk_framing_raises(raw_server, connect, call, read_all):
+    accepted = asyncio.Event()
+
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
+        await accepted.wait()
+        writer.write(b"ZZ\r\n")
+        await reader.read()
+
+    upstream = await connect((await raw_server(serve)).url)
+    exchange = await upstream.open(call())
+    accepted.set()
+    with pytest.raises(UpstreamError, match="broke off"):
+        await read_all(exchange)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_answer_before_the_request_was_read(raw_server, connect, closes, answer):
+    refusal = b'{"error":{"message":"too much","type":"x","code":413}}'
+
+    async def serve(server, reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer("413 Payload Too Large", refusal))
+        if not closes:
+            await asyncio.sleep(3600)
+
+    upstream = await connect((await raw_server(serve)).url)
+    with pytest.raises(UpstreamError) as caught:
+        await upstream.open(UpstreamCall(body=b"z" * 8_000_000, stream=False))
+    # A reset may overtake the answer of a server that closes at once.
+    assert caught.value.status in ({413, 502} if closes else {413})
+
+
+async def test_connection_closed_while_idle_is_not_used(raw_server, connect, call, read_all, answer):
+    closed = asyncio.Event()
+
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(answer("200 OK", b"{}"))
+        closed.set()
+
+    server = await raw_server(serve)
+    upstream = await connect(server.url)
+    await read_all(await upstream.open(call()))
+    await closed.wait()
+    await asyncio.sleep(0.05)
+    assert await read_all(await upstream.open(call())) == b"{}"
+    assert server.connections == 2
+
+
+async def test_call_that_may_have_begun_is_not_repeated(raw_server, connect, call, read_all, answer):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(answer("200 OK", b"{}"))
+        await server.read_request(reader)
+
+    server = await raw_server(serve)
+    upstream = await connect(server.url)
+    await read_all(await upstream.open(call()))
+    with pytest.raises(UpstreamUnavailable, match="before it answered"):
+        await upstream.open(call())
+    assert len(server.requests) == 2
+
+
+async def test_call_of_which_nothing_was_sent_is_repeated_once(simulator, connect, read_all, monkeypatch):
+    upstream = await connect(simulator.url)
+    real, attempts = upstream._post, []
+
+    async def post(call, upload):
+        attempts.append(upload)
+        if len(attempts) == 1:
+            raise aiohttp.ServerDisconnectedError
+        return await real(call, upload)
+
+    monkeypatch.setattr(upstream, "_post", post)
+    await read_all(await upstream.open(ask("sim")))
+    assert len(attempts) == 2
+    assert len(simulator.simulator.received) == 1
+
+
+# ---------------------------------------------------------------- timeouts and leaving
+
+
+async def test_first_byte_timeout_aborts_the_inference(simulator, connect):
+    upstream = await connect(simulator.url, first_byte_timeout=0.1)
+    with pytest.raises(UpstreamTimeout, match="begin to answer"):
+        await upstream.open(ask("sim-stall"))
+    await until(lambda: simulator.simulator.aborted == 1)
+
+
+async def test_idle_timeout_aborts_the_inference(simulator, connect, read_all):
+    upstream = await connect(simulator.url, idle_timeout=0.1)
+    exchange = await upstream.open(ask("sim-stall", stream=True))
+    with pytest.raises(UpstreamTimeout, match="idle_timeout_seconds"):
+        await read_all(exchange)
+    with pytest.raises(UpstreamTimeout):
+        await exchange.read()
+    await until(lambda: simulator.simulator.aborted == 1)
+
+
+async def test_a_slow_reader_is_not_the_servers_silence(simulator, connect, read_all):
+    upstream = await connect(simulator.url, idle_timeout=0.1)
+    exchange = await upstream.open(ask("sim", stream=True))
+    await asyncio.sleep(0.3)
+    assert b"response.completed" in await read_all(exchange)
+
+
+async def test_steady_stream_outlives_the_idle_timeout_but_not_the_total(simulator, connect):
+    upstream = await connect(simulator.url, idle_timeout=0.3, total_timeout=0.8)
+    exchange = await upstream.open(ask("sim-slow-0.1", stream=True))
+    seen = bytearray()
+    with pytest.raises(UpstreamTimeout, match="total_timeout_seconds"):
+        await collect(exchange, seen)
+    assert seen.count(b"event: response.output_text.delta") >= 4
+    await until(lambda: simulator.simulator.aborted == 1)
+
+
+async def test_pool_is_bounded_and_probes_have_their_own(simulator, connect, call):
+    upstream = await connect(simulator.url, max_connections=1, connect_timeout=0.1)
+    exchange = await upstream.open(ask("sim-stall", stream=True))
+    with pytest.raises(UpstreamTimeout, match="No connection"):
+        await upstream.open(call())
+    assert (await upstream.probe()).healthy
+    await exchange.close()
+
+
+async def test_cancelled_open_aborts_the_inference(simulator, connect):
+    upstream = await connect(simulator.url)
+    opening = asyncio.create_task(upstream.open(ask("sim-stall")))
+    await until(lambda: simulator.simulator.active == 1)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await until(lambda: simulator.simulator.aborted == 1)
+
+
+async def test_early_close_aborts_the_inference_and_is_idempotent(simulator, connect):
+    upstream = await connect(simulator.url)
+    exchange = await upstream.open(ask("sim-stall", stream=True))
+    await exchange.read()
+    await exchange.close()
+    await exchange.close()
+    await until(lambda: simulator.simulator.aborted == 1)
+    with pytest.raises(UpstreamError):
+        await exchange.read()
+
+
+async def test_closing_the_client_ends_open_exchanges(simulator, connect, read_all):
+    upstream = await connect(simulator.url)
+    exchange = await upstream.open(ask("sim-stall", stream=True))
+    await upstream.close()
+    with pytest.raises(UpstreamError):
+        await read_all(exchange)
+    await exchange.close()
+    await upstream.close()
+
+
+async def test_the_key_is_in_no_log_and_no_error(raw_server, connect, call, caplog):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(b"garbage\r\n\r\n")
+
+    upstream = await connect((await raw_server(serve)).url, api_key="s3cret")
+    with caplog.at_level("DEBUG"), pytest.raises(UpstreamError) as caught:
+        await upstream.open(call())
+    assert caplog.records
+    assert "s3cret" not in caplog.text + repr(caught.value)
+
+
+def test_repr_of_settings_hides_the_key():
+    assert "s3cret" not in repr(UpstreamSettings(api_key="s3cret"))
