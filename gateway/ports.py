@@ -65,6 +65,10 @@ class UpstreamExchange(Protocol):
         """
         ...
 
+    def retire(self) -> None:
+        """Say that the answer is complete: the connection is reused if the body ends at once, else closed."""
+        ...
+
     async def close(self) -> None:
         """Release the connection; closes it when the body was not read to its end. Idempotent."""
         ...
@@ -242,6 +246,14 @@ class Store(Protocol):
 
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
         """Return one response with its own items, or None.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return the newest visible item for each id that has one, of responses that are not deleted.
 
         Raises:
             StorageUnavailable: the database does not answer.

@@ -1,0 +1,106 @@
+"""Who may start now: the count of running responses, the drain, and the seats of one inference server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from gateway.protocol.errors import Unavailable
+from gateway.telemetry.metrics import Metrics
+
+
+class Admission:
+    """Counts responses being made and refuses new ones at the limit or while draining.
+
+    Args:
+        max_active: most responses at once.
+        metrics: the gauge of running responses.
+    """
+
+    def __init__(self, max_active: int, metrics: Metrics) -> None:
+        self._max_active = max_active
+        self._gauge = metrics.active_responses
+        self._active = 0
+        self._draining = False
+        self._idle: asyncio.Event | None = None
+
+    @property
+    def active(self) -> int:
+        """Responses being made now."""
+        return self._active
+
+    def begin_drain(self) -> None:
+        """Refuse new responses from now on."""
+        self._draining = True
+
+    async def drained(self, timeout: float) -> bool:
+        """Wait until none runs, for at most `timeout` seconds; tell whether that came true."""
+        if not self._active:
+            return True
+        self._idle = asyncio.Event()
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Hold a place for one response.
+
+        Raises:
+            Unavailable: the gateway drains, or `[server] max_concurrent_requests` responses run.
+        """
+        if self._draining:
+            raise Unavailable("The gateway is shutting down; send the request again.")
+        if self._active >= self._max_active:
+            raise Unavailable(
+                f"The gateway is at its limit of {self._max_active} concurrent requests "
+                "([server] max_concurrent_requests); send the request again later."
+            )
+        self._active += 1
+        self._gauge.inc()
+        try:
+            yield
+        finally:
+            self._active -= 1
+            self._gauge.dec()
+            if not self._active and self._idle is not None:
+                self._idle.set()
+
+
+class Seats:
+    """The concurrent calls one inference server gets, with a bounded wait for a free one.
+
+    Args:
+        name: the upstream's name, for messages.
+        limit: calls at once.
+        wait_seconds: longest wait for a free seat.
+    """
+
+    def __init__(self, name: str, limit: int, wait_seconds: float) -> None:
+        self._name = name
+        self._limit = limit
+        self._wait_seconds = wait_seconds
+        self._free = asyncio.Semaphore(limit)
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[None]:
+        """Hold a seat.
+
+        Raises:
+            Unavailable: none became free in time.
+        """
+        if self._free.locked():
+            try:
+                await asyncio.wait_for(self._free.acquire(), self._wait_seconds)
+            except TimeoutError:
+                raise Unavailable(
+                    f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "
+                    "([upstream] max_concurrent); send the request again later."
+                ) from None
+        else:
+            await self._free.acquire()
+        try:
+            yield
+        finally:
+            self._free.release()

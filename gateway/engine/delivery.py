@@ -1,0 +1,169 @@
+"""The one queue between the engine and a client: bounded by batches and bytes, with numbers one can read.
+
+One producer, one consumer. A full queue makes the producer wait, which stops the reading from the upstream. An empty
+queue always admits one batch, so a batch above the byte bound cannot deadlock.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from gateway.protocol.errors import GatewayError
+from gateway.telemetry.metrics import Metrics
+
+
+class EncodedEvent(NamedTuple):
+    """One event, serialized once for every transport.
+
+    Attributes:
+        name: its `type`.
+        data: its JSON.
+    """
+
+    name: bytes
+    data: bytes
+
+
+class DeliveryStatistics(Struct, frozen=True):
+    """State of one queue: waiting batches and bytes, and the most there ever were."""
+
+    batches: int
+    bytes: int
+    max_batches: int
+    max_bytes: int
+
+
+class Delivery:
+    """Carries batches of encoded events from a run to a transport.
+
+    Until `release` the consumer sees nothing, so an early failure can still become the status of the answer.
+
+    Args:
+        max_batches: more waiting batches make `put` wait.
+        max_bytes: more waiting bytes make `put` wait.
+        metrics: the gauges over all queues.
+    """
+
+    def __init__(self, max_batches: int, max_bytes: int, metrics: Metrics) -> None:
+        self._max_batches = max_batches
+        self._max_bytes = max_bytes
+        self._metrics = metrics
+        self._batches: list[list[EncodedEvent]] = []
+        self._bytes = 0
+        self._high_batches = 0
+        self._high_bytes = 0
+        self._released = False
+        self._finished = False
+        self._abandoned = False
+        self._error: GatewayError | None = None
+        self._consumer: asyncio.Future[None] | None = None
+        self._producer: asyncio.Future[None] | None = None
+
+    @property
+    def released(self) -> bool:
+        """Whether the client has been, or is being, told of the response."""
+        return self._released
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the client has gone."""
+        return self._abandoned
+
+    @property
+    def statistics(self) -> DeliveryStatistics:
+        """The queue's numbers now."""
+        return DeliveryStatistics(len(self._batches), self._bytes, self._high_batches, self._high_bytes)
+
+    # ------------------------------------------------------------ the producer's side
+
+    async def put(self, batch: list[EncodedEvent]) -> None:
+        """Queue a batch; waits while the queue is full. What is put after the client has gone is dropped."""
+        size = sum(len(event.data) for event in batch)
+        while self._batches and (len(self._batches) >= self._max_batches or self._bytes + size > self._max_bytes):
+            if self._abandoned:
+                return
+            self._producer = asyncio.get_running_loop().create_future()
+            await self._producer
+        self.put_now(batch)
+
+    def put_now(self, batch: list[EncodedEvent]) -> None:
+        """Queue a batch whatever the bounds say; for the first batch, which an empty queue always admits."""
+        if self._abandoned:
+            return
+        size = sum(len(event.data) for event in batch)
+        self._batches.append(batch)
+        self._bytes += size
+        self._high_batches = max(self._high_batches, len(self._batches))
+        self._high_bytes = max(self._high_bytes, self._bytes)
+        self._metrics.delivery_queue_batches.inc()
+        self._metrics.delivery_queue_bytes.inc(size)
+        if self._released:
+            self._wake_consumer()
+
+    def release(self) -> None:
+        """Let the consumer have what was put; from now on a failure is told inside the stream."""
+        if not self._released:
+            self._released = True
+            self._wake_consumer()
+
+    def finish(self, error: GatewayError | None = None) -> None:
+        """Say that nothing more comes; `error` is raised at the consumer when it has not been told of anything."""
+        if not self._finished:
+            self._finished = True
+            self._error = None if self._released else error
+            self._wake_consumer()
+
+    # ------------------------------------------------------------ the consumer's side
+
+    async def take(self, timeout: float) -> list[EncodedEvent] | None:
+        """Return everything that waits, an empty list at the end, or None after `timeout` seconds of silence.
+
+        The timeout does not run before `release`.
+
+        Raises:
+            GatewayError: the run failed before anything was told.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._released and self._batches:
+                return self._drain()
+            if self._finished or self._abandoned:
+                if self._error is not None:
+                    raise self._error
+                return []
+            waiter = self._consumer = loop.create_future()
+            timer = loop.call_later(timeout, _wake, waiter) if self._released else None
+            try:
+                await waiter
+            finally:
+                self._consumer = None
+                if timer is not None:
+                    timer.cancel()
+            if timer is not None and not self._batches and not self._finished and not self._abandoned:
+                return None
+
+    def abandon(self) -> None:
+        """Say that the client has gone: what waits is dropped and the producer never waits again."""
+        self._abandoned = True
+        self._drain()
+        self._wake_consumer()
+
+    def _drain(self) -> list[EncodedEvent]:
+        batches, self._batches = self._batches, []
+        self._metrics.delivery_queue_batches.dec(len(batches))
+        self._metrics.delivery_queue_bytes.dec(self._bytes)
+        self._bytes = 0
+        if self._producer is not None:
+            _wake(self._producer)
+            self._producer = None
+        return batches[0] if len(batches) == 1 else [event for batch in batches for event in batch]
+
+    def _wake_consumer(self) -> None:
+        if self._consumer is not None:
+            _wake(self._consumer)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

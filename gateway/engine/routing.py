@@ -1,0 +1,100 @@
+"""Which inference server serves which model, and under what name."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gateway.config.schema import UpstreamConfig
+from gateway.engine.admission import Seats
+from gateway.ports import Upstream
+from gateway.protocol.errors import GatewayError, NotFound
+
+
+class Route(NamedTuple):
+    """Where one model goes.
+
+    Attributes:
+        upstream: the server.
+        seats: its concurrent calls.
+        config: its configuration.
+        model: the model's name there.
+    """
+
+    upstream: Upstream
+    seats: Seats
+    config: UpstreamConfig
+    model: str
+
+
+class Routing:
+    """Chooses by `aliases`, then by `models`; an upstream that lists no models takes all others.
+
+    Args:
+        upstreams: the servers by name.
+        configs: their configurations under the same names.
+    """
+
+    def __init__(self, upstreams: Mapping[str, Upstream], configs: Mapping[str, UpstreamConfig]) -> None:
+        self._named: dict[str, Route] = {}
+        self._open: Route | None = None
+        self._all = [upstreams[name] for name in configs]
+        for name, config in configs.items():
+            seats = Seats(name, config.max_concurrent, config.max_concurrent_wait_seconds)
+            route = Route(upstreams[name], seats, config, "")
+            for model in config.models:
+                self._named.setdefault(model, route._replace(model=model))
+            for alias, model in config.aliases.items():
+                self._named[alias] = route._replace(model=model)
+            if not config.models and self._open is None:
+                self._open = route
+
+    def choose(self, model: str) -> Route:
+        """Return where a model goes.
+
+        Raises:
+            NotFound: no upstream takes it.
+        """
+        route = self._named.get(model)
+        if route is None and self._open is not None:
+            route = self._open._replace(model=model)
+        if route is None:
+            raise model_not_found(model)
+        return route
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Return every model callers can name: those the upstreams report and the aliases.
+
+        Raises:
+            GatewayError: no upstream could be asked.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        failure: GatewayError | None = None
+        answered = False
+        for upstream in self._all:
+            try:
+                listed = (await upstream.models()).get("data")
+            except GatewayError as error:
+                failure = error
+                continue
+            answered = True
+            for entry in listed if isinstance(listed, list) else []:
+                if isinstance(entry, dict) and isinstance(entry.get("id"), str) and self._serves(entry["id"], upstream):
+                    found.setdefault(entry["id"], {"object": "model", "created": 0, "owned_by": "upstream", **entry})
+        if failure is not None and not answered:
+            raise failure
+        for name, route in self._named.items():
+            if name not in found and name != route.model:
+                found[name] = {
+                    **found.get(route.model, {"created": 0, "owned_by": "upstream"}),
+                    "id": name,
+                    "object": "model",
+                }
+        return list(found.values())
+
+    def _serves(self, model: str, upstream: Upstream) -> bool:
+        route = self._named.get(model) or self._open
+        return route is not None and route.upstream is upstream
+
+
+def model_not_found(model: str) -> NotFound:
+    """Return the error for a model nobody serves."""
+    return NotFound(f"The model '{model[:128]}' does not exist.", code="model_not_found", param="model")

@@ -1,0 +1,378 @@
+"""One response being made: the upstream call, its bytes through the turn, the commit, the terminal."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.engine.commit import Committer
+from gateway.engine.delivery import Delivery, EncodedEvent
+from gateway.engine.routing import Route
+from gateway.ports import Clock, UpstreamCall, UpstreamExchange
+from gateway.protocol import codec, events
+from gateway.protocol.announcer import Round
+from gateway.protocol.errors import (
+    GatewayError,
+    InternalError,
+    ResourceLimitExceeded,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamTimeout,
+)
+from gateway.protocol.events import Event, ResponseCompleted, ResponseIncomplete
+from gateway.protocol.limits import Limits
+from gateway.protocol.requests import CreateRequest, build_upstream_body
+from gateway.protocol.response import Response
+from gateway.protocol.sse import DONE_DATA, SseDecoder
+from gateway.protocol.turn import Turn
+from gateway.protocol.upstream_events import Unknown, parse
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import LOGGER_ENGINE
+from gateway.telemetry.tracing import Tracing
+
+_logger = logging.getLogger(LOGGER_ENGINE)
+_TOLD_DELTAS = (
+    events.OutputTextDelta,
+    events.ReasoningTextDelta,
+    events.FunctionArgumentsDelta,
+    events.SummaryTextDelta,
+)
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who asks, and how.
+
+    Attributes:
+        principal: owner of what is stored.
+        transport: `json` or `sse`, for metrics.
+        headers: headers to send upstream, already filtered by the allowlist.
+    """
+
+    principal: str
+    transport: str
+    headers: dict[str, str]
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A checked request with everything a run needs.
+
+    Attributes:
+        caller: who asks.
+        request: the request.
+        inputs: the new input items, references resolved, as they will be stored.
+        items: the effective input in the engine's form: history, then the new items.
+        turn: the response, not yet begun.
+        route: the inference server.
+    """
+
+    caller: Caller
+    request: CreateRequest
+    inputs: list[dict[str, Any]]
+    items: list[dict[str, Any]]
+    turn: Turn
+    route: Route
+
+    @property
+    def response_id(self) -> str:
+        """The id of the response to be made."""
+        return self.turn.response.id
+
+
+class RunSettings(Struct, frozen=True, kw_only=True):
+    """Bounds of a run.
+
+    Attributes:
+        limits: the four response limits.
+        commit_after_seconds: when a stream is started although the upstream has not accepted the call yet.
+        deadline_seconds: longest life of a run.
+    """
+
+    limits: Limits
+    commit_after_seconds: float
+    deadline_seconds: float
+
+
+class Run:
+    """Makes one response. Its task is the only writer of the turn."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: RunSettings,
+        *,
+        committer: Committer,
+        clock: Clock,
+        metrics: Metrics,
+        tracing: Tracing,
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._committer = committer
+        self._clock = clock
+        self._metrics = metrics
+        self._tracing = tracing
+        self._turn = plan.turn
+        self._round: Round = plan.turn.open_round()
+        self._delivery: Delivery | None = None
+        self._batch: list[EncodedEvent] = []
+        self._largest_event = 0
+        self._longest_line = 0
+        self._began = time.perf_counter()
+        self._saw_delta = False
+
+    # ------------------------------------------------------------ the two forms of an answer
+
+    async def answer(self) -> Response:
+        """Make the response with one JSON body upstream, and return it once it is committed.
+
+        Raises:
+            GatewayError: it failed; nothing was stored.
+        """
+        try:
+            self._turn.begin()
+            async with asyncio.timeout(self._settings.deadline_seconds):
+                await self._infer(stream=False)
+            event = self._propose()
+            await self._commit(event.response)
+        except TimeoutError:
+            error: GatewayError = _deadline_passed(self._settings)
+            self._count_end("failed", error)
+            raise error from None
+        except GatewayError as failure:
+            self._count_end("failed", failure)
+            raise
+        self._count_end(event.response.status)
+        return event.response
+
+    async def stream(self, delivery: Delivery) -> None:
+        """Make the response as a stream of events; every outcome but a cancellation ends the delivery."""
+        self._delivery = delivery
+        try:
+            await self._stream()
+        except TimeoutError:
+            await self._fail(_deadline_passed(self._settings))
+        except GatewayError as error:
+            await self._fail(error)
+        except Exception:
+            _logger.exception("a run failed unexpectedly")
+            await self._fail(InternalError())
+        finally:
+            delivery.finish()
+
+    # ------------------------------------------------------------ a stream from begin to terminal
+
+    async def _stream(self) -> None:
+        delivery = self._expect_delivery()
+        self._begin_stream()
+        # The status is held until the upstream has accepted the call, but not for ever.
+        timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._release_early)
+        try:
+            async with asyncio.timeout(self._settings.deadline_seconds):
+                await self._infer(stream=True)
+        finally:
+            timer.cancel()
+        event = self._propose()
+        data = codec.encode(event)
+        if len(data) > self._settings.limits.max_stream_event_bytes:
+            self._turn.rewind(event.sequence_number)
+            raise self._settings.limits.exceeded("max_stream_event_bytes")
+        try:
+            await self._commit(event.response)
+        except GatewayError:
+            self._turn.rewind(event.sequence_number)
+            raise
+        self._note_event(data)
+        await delivery.put([*self._take_batch(), EncodedEvent(events.NAMES[type(event)], data)])
+        delivery.release()
+        self._count_end(event.response.status)
+
+    def _begin_stream(self) -> None:
+        """Encode the first events; a request too large to be echoed fails before any upstream call."""
+        created, in_progress = self._turn.begin()
+        data = codec.encode(created)
+        if len(data) > self._settings.limits.max_stream_event_bytes:
+            raise self._settings.limits.exceeded("max_stream_event_bytes")
+        self._keep(created, data)
+        data = codec.encode(in_progress)
+        if len(data) > self._settings.limits.max_stream_event_bytes:
+            self._turn.rewind(in_progress.sequence_number)
+            self._expect_delivery().release()
+            raise self._settings.limits.exceeded("max_stream_event_bytes")
+        self._keep(in_progress, data)
+
+    def _release_early(self) -> None:
+        delivery = self._expect_delivery()
+        if not delivery.released and self._batch:
+            delivery.put_now(self._take_batch())
+            delivery.release()
+
+    async def _fail(self, error: GatewayError) -> None:
+        self._count_end("failed", error)
+        delivery = self._expect_delivery()
+        if not delivery.released:
+            delivery.finish(error)
+            return
+        owed, failures = self._turn.fail(error, self._round)
+        limit = self._settings.limits.max_stream_event_bytes
+        for event in owed:
+            data = codec.encode(event)
+            if len(data) > limit:
+                self._turn.rewind(event.sequence_number)
+                break
+            self._keep(event, data)
+        for event in failures:
+            data = codec.encode(event)
+            if len(data) <= limit or isinstance(event, events.ErrorEvent):
+                self._keep(event, data)
+                break
+        await delivery.put(self._take_batch())
+
+    # ------------------------------------------------------------ one inference
+
+    async def _infer(self, *, stream: bool) -> None:
+        plan = self._plan
+        route = plan.route
+        body = build_upstream_body(plan.request, plan.items, model=route.model, stream=stream)
+        async with route.seats.take():
+            with self._tracing.start_call(route.model) as span:
+                call = UpstreamCall(
+                    body=codec.encode(route.upstream.dialect.adapt(body)),
+                    stream=stream,
+                    headers={**plan.caller.headers, **span.headers},
+                )
+                exchange = await self._open(call)
+                try:
+                    if exchange.is_event_stream:
+                        await self._relay(exchange)
+                    else:
+                        await self._ingest_body(exchange)
+                finally:
+                    if self._round.ended:
+                        exchange.retire()
+                    else:
+                        await exchange.close()
+
+    async def _open(self, call: UpstreamCall) -> UpstreamExchange:
+        began = time.perf_counter()
+        status = "200"
+        try:
+            return await self._plan.route.upstream.open(call)
+        except UpstreamRefused as error:
+            status = str(error.upstream_status)
+            raise
+        except UpstreamTimeout:
+            status = "timeout"
+            raise
+        except UpstreamError:
+            status = "unavailable"
+            raise
+        finally:
+            self._metrics.upstream_requests_total.labels(status=status).inc()
+            self._metrics.upstream_ttfb_seconds.observe(time.perf_counter() - began)
+
+    async def _relay(self, exchange: UpstreamExchange) -> None:
+        decoder = SseDecoder(self._settings.limits.max_upstream_sse_line_bytes)
+        while not self._round.ended:
+            chunk = await exchange.read()
+            for name, data in decoder.feed(chunk) if chunk else decoder.end():
+                if data == DONE_DATA:
+                    continue
+                self._longest_line = max(self._longest_line, len(data))
+                event = parse(name, data)
+                if type(event) is Unknown:
+                    self._metrics.unknown_events_total.inc()
+                self._encode(self._turn.ingest(self._round, event))
+                if self._round.ended:
+                    break
+            await self._deliver()
+            if not chunk and not self._round.ended:
+                raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
+        self._metrics.upstream_line_bytes.observe(self._longest_line)
+
+    async def _ingest_body(self, exchange: UpstreamExchange) -> None:
+        limit = self._settings.limits.max_upstream_json_bytes
+        body = bytearray()
+        while chunk := await exchange.read():
+            body += chunk
+            if len(body) > limit:
+                raise self._settings.limits.exceeded("max_upstream_json_bytes")
+        self._metrics.upstream_json_bytes.observe(len(body))
+        try:
+            answer = codec.decode(bytes(body))
+        except ValueError:
+            raise UpstreamError(
+                "The upstream answered 200 with a body that is not JSON.", code="upstream_invalid_body"
+            ) from None
+        out = self._turn.ingest_body(self._round, answer)
+        if self._delivery is not None:
+            self._encode(out)
+            await self._deliver()
+
+    # ------------------------------------------------------------ events on their way out
+
+    def _encode(self, out: list[Event]) -> None:
+        if self._delivery is None:
+            return
+        limit = self._settings.limits.max_stream_event_bytes
+        for event in out:
+            data = codec.encode(event)
+            if len(data) > limit:
+                self._turn.rewind(event.sequence_number)
+                raise self._settings.limits.exceeded("max_stream_event_bytes")
+            self._keep(event, data)
+
+    def _keep(self, event: Event, data: bytes) -> None:
+        self._note_event(data)
+        if not self._saw_delta and isinstance(event, _TOLD_DELTAS):
+            self._saw_delta = True
+            self._metrics.ttft_seconds.observe(time.perf_counter() - self._began)
+        self._batch.append(EncodedEvent(events.NAMES[type(event)], data))
+
+    async def _deliver(self) -> None:
+        """Hand over what one upstream read yielded; the first time this is what starts the client's stream."""
+        if self._delivery is None or self._round.ended:
+            return  # the last batch leaves together with the terminal
+        batch = self._take_batch()
+        if batch:
+            self._metrics.stream_events_total.inc(len(batch))
+            await self._delivery.put(batch)
+        self._delivery.release()
+
+    def _take_batch(self) -> list[EncodedEvent]:
+        batch, self._batch = self._batch, []
+        return batch
+
+    def _note_event(self, data: bytes) -> None:
+        self._largest_event = max(self._largest_event, len(data))
+
+    # ------------------------------------------------------------ the end
+
+    def _propose(self) -> ResponseCompleted | ResponseIncomplete:
+        event = self._turn.propose(int(self._clock.now()))
+        assert isinstance(event, ResponseCompleted | ResponseIncomplete)
+        return event
+
+    async def _commit(self, response: Response) -> None:
+        if response.store:
+            await self._committer.commit(self._plan.caller.principal, response, self._plan.inputs)
+        self._turn.settle(response)
+
+    def _count_end(self, status: str, error: GatewayError | None = None) -> None:
+        self._metrics.responses_total.labels(transport=self._plan.caller.transport, status=status).inc()
+        self._metrics.retained_bytes.observe(self._turn.ledger.total)
+        if self._delivery is not None:
+            self._metrics.stream_event_bytes.observe(self._largest_event)
+        if isinstance(error, ResourceLimitExceeded):
+            self._metrics.limit_breaches_total.labels(resource=error.resource).inc()
+
+    def _expect_delivery(self) -> Delivery:
+        assert self._delivery is not None
+        return self._delivery
+
+
+def _deadline_passed(settings: RunSettings) -> GatewayError:
+    return GatewayError(
+        f"The response was not finished within {settings.deadline_seconds:g} seconds ([engine] run_deadline_seconds)."
+    )

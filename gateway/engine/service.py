@@ -1,0 +1,244 @@
+"""The facade every transport calls: prepare, answer or stream, retrieve."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+
+from gateway.config.schema import GatewayConfig
+from gateway.engine.admission import Admission
+from gateway.engine.commit import Committer
+from gateway.engine.delivery import Delivery
+from gateway.engine.routing import Routing, model_not_found
+from gateway.engine.run import Caller, Plan, Run, RunSettings
+from gateway.ports import Clock, Ids, Store, StoredItem, Upstream
+from gateway.protocol import codec
+from gateway.protocol.carriage import carry_item
+from gateway.protocol.errors import InvalidRequest, NotFound, PreviousResponseNotFound
+from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
+from gateway.protocol.ids import prefix_of
+from gateway.protocol.limits import Limits
+from gateway.protocol.requests import CreateRequest, RequestPolicy, build_response, read_request
+from gateway.protocol.turn import Turn
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing
+
+
+class Engine:
+    """Makes and returns responses. One engine serves every transport.
+
+    Args:
+        config: limits, bounds and the upstreams' routing.
+        store: durable responses.
+        upstreams: inference servers by name.
+        metrics: what is counted.
+        tracing: spans of inference calls.
+        clock: time of creation and completion.
+        ids: mints every id.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        store: Store,
+        upstreams: Mapping[str, Upstream],
+        metrics: Metrics,
+        tracing: Tracing,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._tracing = tracing
+        self._clock = clock
+        self._ids = ids
+        self._responses = config.responses
+        self._server = config.server
+        self._admission = Admission(config.server.max_concurrent_requests, metrics)
+        self._routing = Routing(upstreams, config.upstream_map())
+        self._committer = Committer(store, ids, metrics)
+        self._settings = RunSettings(
+            limits=Limits(
+                max_retained_bytes=config.responses.max_retained_bytes,
+                max_upstream_json_bytes=config.responses.max_upstream_json_bytes,
+                max_upstream_sse_line_bytes=config.responses.max_upstream_sse_line_bytes,
+                max_stream_event_bytes=config.responses.max_stream_event_bytes,
+            ),
+            commit_after_seconds=config.server.commit_after_seconds,
+            deadline_seconds=config.engine.run_deadline_seconds,
+        )
+        self._policy = _policy(config)
+
+    # ------------------------------------------------------------ creating
+
+    def admit(self) -> AbstractContextManager[None]:
+        """Hold a place for one response, from before it is prepared until its last byte is sent.
+
+        Raises:
+            Unavailable: draining, or at `[server] max_concurrent_requests`.
+        """
+        return self._admission.admit()
+
+    def read(self, body: bytes) -> CreateRequest:
+        """Return the request a body holds.
+
+        Raises:
+            InvalidRequest: names the parameter at fault.
+        """
+        return read_request(body, self._policy)
+
+    async def prepare(self, caller: Caller, request: CreateRequest) -> Plan:
+        """Resolve what a request refers to; nothing has been sent upstream or stored yet.
+
+        Raises:
+            InvalidRequest: unknown parent, item, model, or tool outputs that do not match.
+            StorageUnavailable: the history cannot be read.
+        """
+        route = self._routing.choose(request.model)
+        history = await self._load_history(caller.principal, request.fields.previous_response_id)
+        new = await self._resolve_references(caller.principal, request.items)
+        match_outputs(history, new)
+        items = [*history, *new]
+        for name in request.toolset.unsupported:
+            self._metrics.unsupported_tools_total.inc()
+            del name
+        turn = Turn(
+            build_response(
+                request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
+            ),
+            self._settings.limits,
+            self._ids.mint,
+            carriage=request.toolset.carriage,
+            used_call_ids=call_ids(items),
+            summary_mode=self._summary_mode(request),
+        )
+        return Plan(
+            caller=caller,
+            request=request,
+            inputs=new,
+            items=[carry_item(item) for item in drop_incomplete_calls(items)],
+            turn=turn,
+            route=route,
+        )
+
+    async def answer(self, plan: Plan) -> bytes:
+        """Make a response and return it as one JSON body, committed.
+
+        Raises:
+            GatewayError: it failed; nothing was stored.
+        """
+        return codec.encode(await self._run(plan).answer())
+
+    def stream(self, plan: Plan) -> tuple[Delivery, asyncio.Task[None]]:
+        """Start making a response as events; cancelling the task aborts the upstream and publishes nothing."""
+        delivery = Delivery(self._server.delivery_max_batches, self._server.delivery_max_bytes, self._metrics)
+        return delivery, asyncio.create_task(self._run(plan).stream(delivery), name=plan.response_id)
+
+    # ------------------------------------------------------------ reading
+
+    async def retrieve(self, principal: str, response_id: str) -> bytes:
+        """Return a stored response as JSON.
+
+        Raises:
+            NotFound: this principal has no such response.
+            StorageUnavailable: the database does not answer.
+        """
+        stored = await self._store.response(principal, response_id)
+        if stored is None:
+            raise NotFound(f"Response with id '{response_id[:128]}' not found.", code="response_not_found")
+        fields = msgspec.json.decode(stored.snapshot, type=dict[str, msgspec.Raw])
+        output = [msgspec.Raw(item.data) for item in stored.items if item.role == "output"]
+        fields["output"] = msgspec.Raw(msgspec.json.encode(output))
+        return msgspec.json.encode(fields)
+
+    async def models(self) -> bytes:
+        """Return the model list as JSON.
+
+        Raises:
+            UpstreamError: no upstream could be asked.
+        """
+        return codec.encode({"object": "list", "data": await self._routing.models()})
+
+    async def model(self, model_id: str) -> bytes:
+        """Return one model as JSON.
+
+        Raises:
+            NotFound: no upstream serves it.
+            UpstreamError: no upstream could be asked.
+        """
+        for model in await self._routing.models():
+            if model["id"] == model_id:
+                return codec.encode(model)
+        raise model_not_found(model_id)
+
+    # ------------------------------------------------------------ ending
+
+    @property
+    def active(self) -> int:
+        """Responses being made now."""
+        return self._admission.active
+
+    def begin_drain(self) -> None:
+        """Refuse new responses from now on."""
+        self._admission.begin_drain()
+
+    async def drained(self, timeout: float) -> bool:
+        """Wait for the last running response; tell whether it ended within `timeout` seconds."""
+        return await self._admission.drained(timeout)
+
+    # ------------------------------------------------------------ inside
+
+    def _run(self, plan: Plan) -> Run:
+        return Run(
+            plan,
+            self._settings,
+            committer=self._committer,
+            clock=self._clock,
+            metrics=self._metrics,
+            tracing=self._tracing,
+        )
+
+    async def _load_history(self, principal: str, response_id: str | None) -> list[dict[str, Any]]:
+        if response_id is None:
+            return []
+        history = await self._store.history(principal, response_id)
+        if history is None:
+            raise PreviousResponseNotFound(response_id)
+        return [_decode(item) for item in history.items]
+
+    async def _resolve_references(self, principal: str, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        wanted = [item["id"] for item in items if item["type"] == "item_reference"]
+        if not wanted:
+            return list(items)
+        found = await self._store.items(principal, wanted)
+        for index, item in enumerate(items):
+            if item["type"] == "item_reference" and item["id"] not in found:
+                raise InvalidRequest(
+                    f"Item with id '{item['id'][:128]}' not found.", code="item_not_found", param=f"input[{index}].id"
+                )
+        return [_decode(found[item["id"]]) if item["type"] == "item_reference" else item for item in items]
+
+    def _summary_mode(self, request: CreateRequest) -> Any:
+        mode = self._responses.reasoning_summary
+        asked = (request.fields.reasoning or {}).get("summary") is not None
+        return mode if mode != "instead" or asked else "off"
+
+
+def _decode(item: StoredItem) -> dict[str, Any]:
+    fields: dict[str, Any] = codec.decode(item.data)
+    return fields
+
+
+def _policy(config: GatewayConfig) -> RequestPolicy:
+    upstreams = config.upstream_map().values()
+    return RequestPolicy(
+        strict=config.responses.strict_parameters,
+        allow_fields=frozenset(field for upstream in upstreams for field in upstream.allow_fields),
+        remote_images=any(upstream.remote_images == "forward" for upstream in upstreams),
+        max_tools=config.responses.max_tools,
+        max_input_items=config.responses.max_input_items,
+        max_depth=config.responses.max_json_depth,
+    )

@@ -1,0 +1,143 @@
+"""`POST /v1/responses`: reads the body, asks the engine, answers as JSON or hands over to the event stream."""
+
+import asyncio
+from typing import Any
+
+from litestar.types import HTTPScope, Receive, Scope, Send
+
+from gateway.config.schema import GatewayConfig
+from gateway.engine.run import Caller, Plan
+from gateway.engine.service import Engine
+from gateway.protocol.errors import GatewayError, InvalidRequest, RequestTooLarge
+from gateway.telemetry.logs import response_id_var
+from gateway.telemetry.metrics import Metrics
+from gateway.transport.connection import ClientLeft, cancel, wait_for_disconnect
+from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
+from gateway.transport.sse import EventStream
+from gateway.transport.wire_errors import send_error
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+
+class RequestTimeout(InvalidRequest):
+    """The body did not arrive in time."""
+
+    status = 408
+    code = "request_timeout"
+
+
+class ResponsesEndpoint:
+    """The ASGI handler of the hot path.
+
+    Args:
+        engine: makes the responses.
+        config: bounds of bodies, keep-alives and sends.
+        metrics: counts clients that leave.
+    """
+
+    def __init__(self, engine: Engine, config: GatewayConfig, metrics: Metrics) -> None:
+        self._engine = engine
+        self._server = config.server
+        self._metrics = metrics
+        forwarded = {name.lower() for upstream in config.upstream_map().values() for name in upstream.forward_headers}
+        self._forwarded = frozenset(name.encode() for name in forwarded)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; errors before the first byte are answered, a client that left is noted."""
+        assert scope["type"] == "http"
+        try:
+            await self._serve(scope, receive, send)
+        except ClientLeft:
+            scope["state"][STATE_CLIENT_LEFT] = True
+            self._metrics.client_disconnects_total.inc()
+        except GatewayError as error:
+            await send_error(send, error)
+
+    async def _serve(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        with self._engine.admit():
+            body = await self._read_body(scope, receive)
+            request = self._engine.read(body)
+            caller = Caller(
+                principal=scope["state"][STATE_PRINCIPAL],
+                transport="sse" if request.stream else "json",
+                headers=self._pick_headers(scope),
+            )
+            plan = await self._engine.prepare(caller, request)
+            response_id_var.set(plan.response_id)
+            headers = _extra_headers(plan)
+            if request.stream:
+                delivery, task = self._engine.stream(plan)
+                await EventStream(delivery, task, self._server).serve(scope, receive, send, headers)
+            else:
+                await self._answer(plan, receive, send, headers)
+
+    async def _answer(self, plan: Plan, receive: Receive, send: Send, headers: RawHeaders) -> None:
+        work = asyncio.create_task(self._engine.answer(plan), name=plan.response_id)
+        gone = asyncio.create_task(wait_for_disconnect(receive))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise ClientLeft
+            body = work.result()
+        finally:
+            await cancel(work, gone)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [
+                    (b"content-type", b"application/json"),
+                    (b"content-length", b"%d" % len(body)),
+                    *headers,
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _read_body(self, scope: HTTPScope, receive: Receive) -> bytes:
+        limit = self._server.max_request_body_bytes
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if length.isdigit() and int(length) > limit:
+            raise _too_large(limit)
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._server.request_body_timeout_seconds):
+                while True:
+                    message: Any = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientLeft
+                    chunk = message.get("body", b"")
+                    size += len(chunk)
+                    if size > limit:
+                        raise _too_large(limit)
+                    chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        except TimeoutError:
+            raise RequestTimeout(
+                "The request body did not arrive within "
+                f"{self._server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds)."
+            ) from None
+
+    def _pick_headers(self, scope: HTTPScope) -> dict[str, str]:
+        if not self._forwarded:
+            return {}
+        return {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in scope["headers"]
+            if name in self._forwarded
+        }
+
+
+def _extra_headers(plan: Plan) -> RawHeaders:
+    unsupported = plan.request.toolset.unsupported
+    if not unsupported:
+        return []
+    # Tool types are the caller's words: only what a header may carry is repeated.
+    names = ", ".join("".join(char for char in name if char.isalnum() or char in "_-") for name in unsupported[:16])
+    return [(b"x-gateway-unsupported-tools", names.encode("ascii", "ignore"))]
+
+
+def _too_large(limit: int) -> RequestTooLarge:
+    return RequestTooLarge(f"The request body is larger than {limit} bytes ([server] max_request_body_bytes).")

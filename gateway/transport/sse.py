@@ -1,0 +1,81 @@
+"""The event stream of one response: every batch of the engine leaves in one send."""
+
+import asyncio
+
+from litestar.types import HTTPScope, Receive, Send
+
+from gateway.config.schema import ServerConfig
+from gateway.engine.delivery import Delivery, EncodedEvent
+from gateway.protocol.sse import DONE, KEEPALIVE
+from gateway.transport.connection import ClientLeft, StallWatch, cancel, wait_for_disconnect
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+_HEADERS: RawHeaders = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventStream:
+    """Sends what a delivery yields.
+
+    Args:
+        delivery: the engine's side.
+        task: the run; cancelled when the client leaves.
+        settings: keep-alive and send deadline.
+    """
+
+    def __init__(self, delivery: Delivery, task: asyncio.Task[None], settings: ServerConfig) -> None:
+        self._delivery = delivery
+        self._task = task
+        self._keepalive = settings.keepalive_seconds
+        self._send_deadline = settings.send_deadline_seconds
+
+    async def serve(self, scope: HTTPScope, receive: Receive, send: Send, headers: RawHeaders) -> None:
+        """Stream until the terminal event and `[DONE]`.
+
+        Raises:
+            GatewayError: the run failed before the client was told anything.
+            ClientLeft: the client closed the connection or stopped reading; the upstream call has been aborted.
+        """
+        watcher = asyncio.create_task(self._watch(receive))
+        stall = StallWatch(scope, self._send_deadline)
+        try:
+            await self._pump(send, headers, stall)
+            if self._delivery.abandoned:
+                raise ClientLeft
+        finally:
+            stall.stop()
+            self._delivery.abandon()
+            await cancel(watcher, self._task)
+
+    async def _pump(self, send: Send, headers: RawHeaders, stall: StallWatch) -> None:
+        started = False
+        while (batch := await self._delivery.take(self._keepalive)) != []:
+            if not started:
+                started = True
+                await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
+            with stall.sending():
+                await send(
+                    {
+                        "type": "http.response.body",
+                        "body": KEEPALIVE if batch is None else _join(batch),
+                        "more_body": True,
+                    }
+                )
+        if not self._delivery.abandoned:
+            await send({"type": "http.response.body", "body": DONE, "more_body": False})
+
+    async def _watch(self, receive: Receive) -> None:
+        await wait_for_disconnect(receive)
+        self._task.cancel()
+        self._delivery.abandon()
+
+
+def _join(batch: list[EncodedEvent]) -> bytes:
+    parts: list[bytes] = []
+    for name, data in batch:
+        parts += (b"event: ", name, b"\ndata: ", data, b"\n\n")
+    return b"".join(parts)
