@@ -43,11 +43,10 @@ def upgrade() -> None:
             ["conversation_id"], ["conversations.id"], name="fk_responses_conversation_id", ondelete="SET NULL"
         ),
     )
-    op.create_index("ix_responses_parent_id", "responses", ["parent_id"])
-    op.create_index("ix_responses_conversation_id", "responses", ["conversation_id"])
+    create_partial_index("ix_responses_parent_id", "parent_id", where="parent_id IS NOT NULL")
+    create_partial_index("ix_responses_conversation_id", "conversation_id", where="conversation_id IS NOT NULL")
+    create_partial_index("ix_responses_roots", "created_at", where="parent_id IS NULL")
     op.create_index("ix_responses_root_id_created_at", "responses", ["root_id", "created_at"])
-    is_root = sa.text("parent_id IS NULL")
-    op.create_index("ix_responses_roots", "responses", ["created_at"], sqlite_where=is_root, postgresql_where=is_root)
     op.create_table(
         "items",
         sa.Column("row_id", ROW_ID, nullable=False),
@@ -97,3 +96,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in ("agents", "conversation_items", "items", "responses", "conversations"):
         op.drop_table(table)
+
+
+def create_partial_index(name: str, column: str, *, where: str) -> None:
+    op.create_index(name, "responses", [column], sqlite_where=sa.text(where), postgresql_where=sa.text(where))

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.cli.options import config_options, load_or_exit
 from gateway.storage import migrations
 from gateway.storage.engine import create_file, open_engine
-from gateway.storage.faults import StorageNotReady, describe_fault
+from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.settings import StoreSettings, database_url
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -98,7 +98,7 @@ def _open_database(
         finally:
             engine.dispose()
     except (StorageNotReady, SQLAlchemyError) as error:
-        click.secho(f"error: {describe_fault(error)}", fg="red", err=True)
+        click.secho(f"error: {explain_fault(error)}", fg="red", err=True)
         sys.exit(1)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from gateway.ports import StoredResponse
 from gateway.protocol.errors import StorageUnavailable
-from gateway.storage.faults import StorageNotReady, describe_fault, unavailable
+from gateway.storage.faults import StorageNotReady, explain_fault, unavailable
 from gateway.storage.rows import insert_responses, select_stored_ids
 
 _log = logging.getLogger(__name__)
@@ -53,5 +53,5 @@ class BatchCommit:
 
 
 def _refuse(batch: Sequence[StoredResponse], error: Exception) -> Sequence[StorageUnavailable]:
-    _log.warning("%d responses were not stored: %s", len(batch), describe_fault(error))
+    _log.warning("%d responses were not stored: %s", len(batch), explain_fault(error))
     return [unavailable(error) for _ in batch]

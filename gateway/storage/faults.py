@@ -7,6 +7,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from gateway.protocol.errors import StorageUnavailable
 
+_UNREACHABLE = "The database cannot be reached or lets nobody in."
 UNMIGRATED = "The database has no tables of this gateway yet; run `gateway db upgrade`."
 
 _SQLITE = {
@@ -62,8 +63,20 @@ def describe_fault(error: Exception) -> str:
         known = (text for prefix, text in _POSTGRES.items() if state.startswith(prefix))
         return next(known, f"The database reports an error (SQLSTATE {state}).")
     if isinstance(error, DBAPIError):
-        return "The database cannot be reached."
+        return _UNREACHABLE
     return f"The store met an unexpected {type(error).__name__}."
+
+
+def explain_fault(error: Exception) -> str:
+    """Return the same sentence for logs and terminals: with the server's own reason where it let nobody in.
+
+    The reason may name hosts, users and databases, but no passwords.
+    """
+    sentence = describe_fault(error)
+    if not isinstance(error, DBAPIError) or sentence != _UNREACHABLE:
+        return sentence
+    reason = str(error.orig).strip().rpartition("\n")[2]
+    return f"{sentence} ({reason})"
 
 
 def unavailable(error: Exception) -> StorageUnavailable:

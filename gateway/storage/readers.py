@@ -26,7 +26,6 @@ class Readers:
         self._permits = asyncio.Semaphore(threads)
         self._max_entries = max_entries
         self._entries = 0
-        self._closed = False
 
     async def run(self, query: Callable[[Connection], T], *, timeout: float) -> T:
         """Return what the query returns.
@@ -34,8 +33,6 @@ class Readers:
         Raises:
             StorageUnavailable: too many reads wait, or the database gives no answer within `timeout` seconds.
         """
-        if self._closed:
-            raise StorageUnavailable("The store is closed.")
         if self._entries >= self._max_entries:
             raise StorageUnavailable(f"More than reader_max_entries ({self._max_entries}) reads wait for the database.")
         self._entries += 1
@@ -51,7 +48,6 @@ class Readers:
 
     def close(self) -> None:
         """Wait for running queries and end the threads. Blocks; idempotent."""
-        self._closed = True
         self._pool.shutdown()
 
     async def _submit(self, query: Callable[[Connection], T]) -> T:
@@ -61,8 +57,12 @@ class Readers:
         def release(_work: Future[Any]) -> None:
             loop.call_soon_threadsafe(self._permits.release)
 
+        try:
+            work = self._pool.submit(self._query, query)
+        except RuntimeError:
+            self._permits.release()
+            raise StorageUnavailable("The store is closed.") from None
         # The permit belongs to the thread, not to the caller, who may leave before the database answers.
-        work = self._pool.submit(self._query, query)
         work.add_done_callback(release)
         return await asyncio.wrap_future(work)
 

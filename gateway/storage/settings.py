@@ -20,8 +20,9 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         url: the database, from `database_url`; its repr hides the password.
         auto_migrate: `always` and `never` mean what they say; `auto` migrates SQLite only.
         sqlite_synchronous: `FULL` keeps the last commits through a power loss, `NORMAL` may lose them.
-        busy_timeout_seconds: longest wait for a connection, for another process's lock and for a probe.
+        busy_timeout_seconds: longest wait for another process's lock and for a connection.
         statement_timeout_seconds: longest run of one statement.
+        probe_timeout_seconds: longest wait for the answer to a probe.
         readers: threads, and on PostgreSQL connections, that read.
         reader_max_entries: reads that may wait or run at once.
         writer_max_entries: appends that may wait for a commit.
@@ -36,6 +37,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     busy_timeout_seconds: float = 5.0
     statement_timeout_seconds: float = 30.0
+    probe_timeout_seconds: float = 5.0
     readers: int = 4
     reader_max_entries: int = 1024
     writer_max_entries: int = 1024

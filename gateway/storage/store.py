@@ -10,7 +10,7 @@ from gateway.ports import History, StoredResponse, StoreHealth
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import create_file, open_engine
-from gateway.storage.faults import StorageNotReady, describe_fault
+from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.history import HistoryQuery
 from gateway.storage.migrations import SchemaGate, SchemaState, compare, read_revision, require_current
 from gateway.storage.readers import Readers
@@ -91,12 +91,12 @@ class SqlStore:
         return await self._readers.run(read, timeout=self._read_timeout)
 
     async def probe(self) -> StoreHealth:
-        """Check within `busy_timeout_seconds` that the database answers and its schema fits. Never raises.
+        """Check within `probe_timeout_seconds` that the database answers and its schema fits. Never raises.
 
         A schema that became newer since the start stays healthy: that is an upgrade rolling over the replicas.
         """
         try:
-            revision = await self._readers.run(read_revision, timeout=self._settings.busy_timeout_seconds)
+            revision = await self._readers.run(read_revision, timeout=self._settings.probe_timeout_seconds)
             if compare(revision) is SchemaState.NEWER:
                 return StoreHealth(healthy=True, detail=f"The schema moved on to revision {revision}; upgrade soon.")
             require_current(revision)
@@ -120,8 +120,8 @@ class SqlStore:
             self._gate.ensure()
         except SQLAlchemyError as error:
             if is_sqlite(self._settings.url):
-                raise StorageNotReady(f"{describe_fault(error)} ({self._settings.url.database})") from error
-            _log.warning("the database is not usable yet, every use tries again: %s", describe_fault(error))
+                raise StorageNotReady(f"{explain_fault(error)} ({self._settings.url.database})") from error
+            _log.warning("the database is not usable yet, every use tries again: %s", explain_fault(error))
 
     def _release(self) -> None:
         self._writer.close()

@@ -63,9 +63,9 @@ responses = Table(
     metadata,
     Column("id", CallerText, primary_key=True),
     Column("principal", CallerText, nullable=False),
-    Column("parent_id", CallerText, ForeignKey("responses.id"), index=True),
+    Column("parent_id", CallerText, ForeignKey("responses.id")),
     Column("root_id", CallerText, nullable=False),
-    Column("conversation_id", CallerText, ForeignKey("conversations.id", ondelete="SET NULL"), index=True),
+    Column("conversation_id", CallerText, ForeignKey("conversations.id", ondelete="SET NULL")),
     Column("status", Text, nullable=False),
     Column("model", CallerText, nullable=False),
     Column("created_at", BigInteger, nullable=False),
@@ -74,8 +74,11 @@ responses = Table(
     Column("item_bytes", BigInteger, nullable=False),
     Column("snapshot", LargeBinary, nullable=False),
 )
-_is_root = responses.c.parent_id.is_(None)
 Index(None, responses.c.root_id, responses.c.created_at)
+# Partial, so that SQLite never takes the index of the children to find the roots.
+for _column in (responses.c.parent_id, responses.c.conversation_id):
+    Index(None, _column, sqlite_where=_column.is_not(None), postgresql_where=_column.is_not(None))
+_is_root = responses.c.parent_id.is_(None)
 Index("ix_responses_roots", responses.c.created_at, sqlite_where=_is_root, postgresql_where=_is_root)
 
 items = Table(

@@ -101,7 +101,7 @@ async def test_starts_without_its_server_and_recovers_with_it(own_server):
     store = SqlStore(settings_of(url))
     await store.start()
     health = await store.probe()
-    assert (health.healthy, health.detail) == (False, "The database cannot be reached.")
+    assert (health.healthy, health.detail) == (False, "The database cannot be reached or lets nobody in.")
     lost = await assert_append_fails(store, "cannot be reached")
     with pytest.raises(StorageUnavailable, match="cannot be reached"):
         await store.history("local", lost.id)
@@ -141,6 +141,16 @@ async def test_a_server_that_comes_up_unmigrated_is_unhealthy_until_it_is_migrat
 
 
 @pytest.mark.postgres
+async def test_the_reason_is_for_the_log_and_not_for_callers(own_server, caplog):
+    store = SqlStore(settings_of(own_server.url("missing_one")))
+    await store.start()
+    assert 'database "missing_one" does not exist' in caplog.text
+    health = await store.probe()
+    assert health.detail == "The database cannot be reached or lets nobody in."
+    await store.close()
+
+
+@pytest.mark.postgres
 async def test_says_nothing_of_the_password(own_server, caplog):
     store = SqlStore(settings_of("postgresql://nobody:secret@127.0.0.1:1/nothing"))
     await store.start()
@@ -170,7 +180,7 @@ async def test_a_read_only_server_refuses_appends(open_sql_store, database):
 
 
 async def test_a_probe_is_bounded_and_so_is_every_read(open_sql_store):
-    store = await open_sql_store(readers=1, reader_max_entries=2, busy_timeout_seconds=0.05)
+    store = await open_sql_store(readers=1, reader_max_entries=2, probe_timeout_seconds=0.05)
     stuck = threading.Event()
     running = asyncio.create_task(store._readers.run(lambda _connection: stuck.wait(), timeout=60))
     await asyncio.sleep(0)
@@ -187,7 +197,7 @@ async def test_a_probe_is_bounded_and_so_is_every_read(open_sql_store):
 
 
 async def test_a_reader_that_timed_out_keeps_its_thread_until_it_is_done(open_sql_store):
-    store = await open_sql_store(readers=1, busy_timeout_seconds=0.05)
+    store = await open_sql_store(readers=1, probe_timeout_seconds=0.05)
     stuck = threading.Event()
     with pytest.raises(StorageUnavailable, match="did not answer within"):
         await store._readers.run(lambda _connection: stuck.wait(), timeout=0.02)
@@ -195,3 +205,17 @@ async def test_a_reader_that_timed_out_keeps_its_thread_until_it_is_done(open_sq
     stuck.set()
     assert await store.response("local", "resp_1") is None
     assert (await store.probe()).healthy
+
+
+async def test_what_waits_for_a_reader_is_told_when_the_store_closes(open_sql_store):
+    store = await open_sql_store(readers=1)
+    stuck = threading.Event()
+    running = asyncio.create_task(store._readers.run(lambda _connection: stuck.wait(), timeout=60))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(store.response("local", "resp_1"))
+    closing = asyncio.create_task(store.close())
+    await asyncio.to_thread(lambda: [None for _ in iter(lambda: store._readers._pool._shutdown, True)])
+    stuck.set()
+    await asyncio.gather(running, closing)
+    with pytest.raises(StorageUnavailable, match="closed"):
+        await waiting
