@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol
 
 from litestar import Litestar
 from litestar.config.cors import CORSConfig
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from gateway.config.addresses import split_bind
 from gateway.config.schema import GatewayConfig, StorageConfig, UpstreamConfig
+from gateway.engine.service import Engine
 from gateway.ports import Clock, Ids, Store, Upstream
 from gateway.protocol.ids import UuidIds
 from gateway.storage.faults import StorageNotReady
@@ -28,7 +28,8 @@ from gateway.transport.admin import build_admin_app
 from gateway.transport.auth import HostPolicy
 from gateway.transport.edge import Edge
 from gateway.transport.health import Readiness, health, livez, readyz, version
-from gateway.transport.routes import Reader, build_responses_route, list_models, retrieve_model, retrieve_response
+from gateway.transport.http import ResponsesEndpoint
+from gateway.transport.routes import build_responses_route, list_models, retrieve_model, retrieve_response
 from gateway.transport.wire_errors import respond_with_error
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.settings import UpstreamSettings
@@ -38,18 +39,6 @@ _logger = logging.getLogger(LOGGER_SERVER)
 
 class StartError(Exception):
     """The gateway cannot start as it is configured; the text says what to do."""
-
-
-class Engine(Reader, Protocol):
-    """What the process needs of the engine."""
-
-    def begin_drain(self) -> None:
-        """Refuse new responses from now on."""
-        ...
-
-    async def drained(self, timeout: float) -> bool:
-        """Wait for the last running response; tell whether it ended within `timeout` seconds."""
-        ...
 
 
 class SystemClock:
@@ -190,19 +179,23 @@ def build_parts(
             name: HttpUpstream(_upstream_settings(upstream, config), name=name)
             for name, upstream in config.upstream_map().items()
         }
-    if engine is None or endpoint is None:
-        raise NotImplementedError
+    metrics = metrics or Metrics()
+    clock = clock or SystemClock()
+    ids = ids or UuidIds()
+    engine = engine or Engine(
+        config, store=store, upstreams=upstreams, metrics=metrics, tracing=tracing, clock=clock, ids=ids
+    )
     return Parts(
         config=config,
         store=store,
         upstreams=upstreams,
         engine=engine,
-        endpoint=endpoint,
+        endpoint=endpoint or ResponsesEndpoint(engine, config, metrics),
         readiness=Readiness(store, upstreams),
-        metrics=metrics or Metrics(),
+        metrics=metrics,
         tracing=tracing,
-        clock=clock or SystemClock(),
-        ids=ids or UuidIds(),
+        clock=clock,
+        ids=ids,
     )
 
 
@@ -214,7 +207,7 @@ def _build_litestar(parts: Parts) -> Litestar:
             *(livez, readyz, health, version),
         ],
         dependencies={
-            "reader": Provide(lambda: parts.engine, sync_to_thread=False),
+            "engine": Provide(lambda: parts.engine, sync_to_thread=False),
             "readiness": Provide(lambda: parts.readiness, sync_to_thread=False),
         },
         cors_config=_cors_config(parts.config.server.allowed_origins),

@@ -12,10 +12,11 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvicorn
 from litestar.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gateway import __version__
@@ -23,6 +24,7 @@ from gateway.app import Gateway, StartError, build_app
 from gateway.config.addresses import split_bind
 from gateway.config.schema import GatewayConfig
 from gateway.telemetry.names import LOGGER_SERVER
+from gateway.transport.connection import TRANSPORT_EXTENSION
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -44,6 +46,19 @@ class Listeners(NamedTuple):
         self.public.close()
         if self.admin is not None:
             self.admin.close()
+
+
+class ConnectionProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, which also shows handlers the transport of their connection.
+
+    They need it to notice a client that stopped reading: bytes uvicorn has accepted lie in the transport's buffer.
+    """
+
+    def on_message_begin(self) -> None:
+        """Begin a request, with the transport among the extensions of its scope."""
+        super().on_message_begin()
+        extensions: dict[str, Any] = {TRANSPORT_EXTENSION: self.transport}
+        self.scope["extensions"] = extensions
 
 
 class _Server(uvicorn.Server):
@@ -240,7 +255,7 @@ async def _wait_for_upstream(
 def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=ConnectionProtocol,
         loop="auto",
         ws="none",
         ws_per_message_deflate=False,

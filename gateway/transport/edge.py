@@ -18,7 +18,10 @@ from gateway.transport.wire_errors import from_exception, send_error
 
 STATE_REQUEST_ID = "request_id"
 STATE_PRINCIPAL = "principal"
-"""Keys of `scope["state"]` that every handler may rely on."""
+"""Keys of `scope["state"]` that every handler finds set."""
+
+STATE_CLIENT_LEFT = "client_left"
+"""Key of `scope["state"]` a handler sets when the client left before it had its whole answer."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}\Z")
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -125,7 +128,8 @@ class Edge:
                     raise
                 await send_error(answer.send, from_exception(error))
             finally:
-                self._record(scope, answer.status or _CLIENT_LEFT, self._clock.monotonic() - started, span)
+                status = _CLIENT_LEFT if state.get(STATE_CLIENT_LEFT) else answer.status or _CLIENT_LEFT
+                self._record(scope, status, self._clock.monotonic() - started, span)
 
     def _request_id(self, sent: bytes | None) -> str:
         if sent is not None and _REQUEST_ID.match(sent):

@@ -1,7 +1,7 @@
 """The routes of the public app: the hot path as one raw ASGI handler, everything else typed."""
 
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from litestar import MediaType, Request, Response, asgi, get
 from litestar.di import NamedDependency
@@ -11,28 +11,13 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.params import FromPath, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from gateway.engine.service import Engine
 from gateway.transport.edge import STATE_PRINCIPAL
 
 RESPONSES_PATH = "/v1/responses"
 
 
-class Reader(Protocol):
-    """What can be read from the engine, each answer encoded as JSON."""
-
-    async def retrieve(self, principal: str, response_id: str) -> bytes:
-        """Return one stored response."""
-        ...
-
-    async def models(self) -> bytes:
-        """Return the list of models."""
-        ...
-
-    async def model(self, model_id: str) -> bytes:
-        """Return one model."""
-        ...
-
-
-ReaderDependency = NamedDependency[SkipValidation[Reader]]
+EngineDependency = NamedDependency[SkipValidation[Engine]]
 
 
 def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
@@ -53,22 +38,22 @@ def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
 
 @get(RESPONSES_PATH + "/{response_id:str}")
 async def retrieve_response(
-    request: Request[Any, Any, Any], reader: ReaderDependency, response_id: FromPath[str]
+    request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
     """Return one of the caller's stored responses."""
-    return _json(await reader.retrieve(request.scope["state"][STATE_PRINCIPAL], response_id))
+    return _json(await engine.retrieve(request.scope["state"][STATE_PRINCIPAL], response_id))
 
 
 @get("/v1/models")
-async def list_models(reader: ReaderDependency) -> Response[bytes]:
+async def list_models(engine: EngineDependency) -> Response[bytes]:
     """Return the models that can be asked for."""
-    return _json(await reader.models())
+    return _json(await engine.models())
 
 
 @get("/v1/models/{model_id:path}")
-async def retrieve_model(reader: ReaderDependency, model_id: FromPath[PurePosixPath]) -> Response[bytes]:
+async def retrieve_model(engine: EngineDependency, model_id: FromPath[PurePosixPath]) -> Response[bytes]:
     """Return one model; its id may hold slashes."""
-    return _json(await reader.model(str(model_id).lstrip("/")))
+    return _json(await engine.model(str(model_id).lstrip("/")))
 
 
 def _json(content: bytes) -> Response[bytes]:

@@ -150,10 +150,16 @@ async def test_an_error_after_the_answer_began_is_left_to_the_server(harness):
     assert sent == ["http.response.start"]
 
 
-async def test_a_client_that_left_before_the_answer_counts_as_499(harness):
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_client_that_left_counts_as_499(harness, begun):
     async def leave(scope, receive, send):
-        return
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            scope["state"]["client_left"] = True
+
+    async def send(message):
+        pass
 
     scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "headers": [(b"host", b"localhost")]}
-    await harness.wrap(leave)(scope, None, None)
+    await harness.wrap(leave)(scope, None, send)
     assert harness.counted(route="other", method="GET", status="499") == 1
