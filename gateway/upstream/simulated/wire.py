@@ -107,6 +107,7 @@ class Writer:
             "content": [],
             "role": "assistant",
             "type": "message",
+            "phase": None,
         }
         at = {"content_index": 0, "item_id": item["id"], "output_index": len(self._output)}
         part: dict[str, Any]
@@ -125,7 +126,7 @@ class Writer:
             yield self._token(f"response.{kind}.delta", **at, delta=token, **extra)
         yield self._frame(f"response.{kind}.done", **at, **extra, **{member: step.text})
         yield self._frame("response.content_part.done", **at, part=part)
-        yield self._close({**item, "content": [part], "phase": None})
+        yield self._close({**item, "content": [part]})
 
     def _write_call(self, call: Call) -> Iterator[Frame]:
         item = {
@@ -134,6 +135,8 @@ class Writer:
             "name": call.name,
             "type": "function_call",
             "id": f"fc_{secrets.token_hex(8)}",
+            "async": None,
+            "caller": None,
             "namespace": None,
         }
         at = {"item_id": item["id"], "output_index": len(self._output)}
