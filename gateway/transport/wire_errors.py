@@ -61,11 +61,10 @@ def http_error(error: GatewayError) -> HttpError:
     return HttpError(error.status, headers, body)
 
 
-async def send_error(send: Send, error: GatewayError, extra_headers: RawHeaders | None = None) -> None:
+async def send_error(send: Send, error: GatewayError) -> None:
     """Answer an HTTP request that has not been answered yet with an error."""
     answer = http_error(error)
-    headers = answer.headers + (extra_headers or [])
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
