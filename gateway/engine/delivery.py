@@ -71,6 +71,11 @@ class Delivery:
         return self._abandoned
 
     @property
+    def exhausted(self) -> bool:
+        """Whether nothing waits and nothing more will come."""
+        return self._finished and not self._batches and not self._abandoned
+
+    @property
     def statistics(self) -> DeliveryStatistics:
         """The queue's numbers now."""
         return DeliveryStatistics(len(self._batches), self._bytes, self._high_batches, self._high_bytes)

@@ -11,7 +11,7 @@ from litestar.types import HTTPScope, Receive
 TRANSPORT_EXTENSION = "gateway.transport"
 
 
-class ClientLeft(Exception):  # noqa: N818
+class ClientLeft(Exception):
     """The client closed the connection, or stopped reading, before it had its answer."""
 
 
@@ -76,8 +76,8 @@ class StallWatch:
         if self._since is not None:
             now, buffered = time.monotonic(), transport.get_write_buffer_size()
             if self._buffered < 0 or buffered < self._buffered:
-                self._since = now if self._buffered >= 0 else self._since
-                self._buffered = buffered
+                self._since, self._buffered = now, buffered
             elif now - self._since >= self._deadline:
                 transport.abort()
+                return
         self._arm()

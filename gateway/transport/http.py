@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from litestar.enums import ScopeType
 from litestar.types import HTTPScope, Receive, Scope, Send
 
 from gateway.config.schema import GatewayConfig
@@ -44,7 +45,7 @@ class ResponsesEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; errors before the first byte are answered, a client that left is noted."""
-        assert scope["type"] == "http"
+        assert scope["type"] == ScopeType.HTTP
         try:
             await self._serve(scope, receive, send)
         except ClientLeft:

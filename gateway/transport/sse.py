@@ -43,30 +43,27 @@ class EventStream:
         watcher = asyncio.create_task(self._watch(receive))
         stall = StallWatch(scope, self._send_deadline)
         try:
-            await self._pump(send, headers, stall)
-            if self._delivery.abandoned:
+            if not await self._pump(send, headers, stall):
                 raise ClientLeft
         finally:
             stall.stop()
             self._delivery.abandon()
             await cancel(watcher, self._task)
 
-    async def _pump(self, send: Send, headers: RawHeaders, stall: StallWatch) -> None:
+    async def _pump(self, send: Send, headers: RawHeaders, stall: StallWatch) -> bool:
+        """Send batch after batch; returns whether the stream got to its end."""
+        delivery = self._delivery
         started = False
-        while (batch := await self._delivery.take(self._keepalive)) != []:
+        while (batch := await delivery.take(self._keepalive)) != []:
             if not started:
                 started = True
                 await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
+            body, last = KEEPALIVE if batch is None else _join(batch), delivery.exhausted
             with stall.sending():
-                await send(
-                    {
-                        "type": "http.response.body",
-                        "body": KEEPALIVE if batch is None else _join(batch),
-                        "more_body": True,
-                    }
-                )
-        if not self._delivery.abandoned:
-            await send({"type": "http.response.body", "body": DONE, "more_body": False})
+                await send({"type": "http.response.body", "body": body + DONE if last else body, "more_body": not last})
+            if last:
+                return True
+        return False
 
     async def _watch(self, receive: Receive) -> None:
         await wait_for_disconnect(receive)

@@ -9,6 +9,9 @@ from gateway.protocol.errors import UpstreamError, UpstreamTimeout
 
 _BROKEN = "The inference server broke off its answer."
 _LOOK_SECONDS = 1.0
+# What may follow a complete answer on its connection: the end of the body, and little before it.
+_REST_SECONDS = 1.0
+_REST_BYTES = 64 * 1024
 
 
 class Watchdog:
@@ -87,6 +90,7 @@ class HttpExchange:
         self._response = response
         self._slice = slice_bytes
         self._verdict: UpstreamError | None = None
+        self._rest: asyncio.Task[None] | None = None
         self._watchdog = Watchdog(idle=idle, deadline=deadline, is_lost=self._is_lost, expire=self._expire)
 
     @property
@@ -127,9 +131,28 @@ class HttpExchange:
                 return None
         return bytes(body)
 
+    def retire(self) -> None:
+        """Say that the answer is complete: the connection is reused if the body ends at once, else closed."""
+        self._watchdog.cancel()
+        if self._response.connection is None:
+            return
+        self._rest = asyncio.create_task(self._read_rest())
+
     async def close(self) -> None:
         """Release the connection; one whose body was not read to its end is closed at once. Idempotent."""
         self._abort()
+
+    async def _read_rest(self) -> None:
+        try:
+            async with asyncio.timeout(_REST_SECONDS):
+                body = self._response.content
+                rest = 0
+                while rest <= _REST_BYTES and (data := await body.read(self._slice)):
+                    rest += len(data)
+        except (aiohttp.ClientError, RuntimeError, TimeoutError):
+            pass
+        finally:
+            self._abort()
 
     def _is_lost(self) -> bool:
         connection = self._response.connection
