@@ -43,9 +43,9 @@ def upgrade() -> None:
             ["conversation_id"], ["conversations.id"], name="fk_responses_conversation_id", ondelete="SET NULL"
         ),
     )
-    create_partial_index("ix_responses_parent_id", "parent_id", where="parent_id IS NOT NULL")
-    create_partial_index("ix_responses_conversation_id", "conversation_id", where="conversation_id IS NOT NULL")
-    create_partial_index("ix_responses_roots", "created_at", where="parent_id IS NULL")
+    create_partial_index("responses", "parent_id", where="parent_id IS NOT NULL")
+    create_partial_index("responses", "conversation_id", where="conversation_id IS NOT NULL")
+    create_partial_index("responses", "created_at", where="parent_id IS NULL", name="ix_responses_roots")
     op.create_index("ix_responses_root_id_created_at", "responses", ["root_id", "created_at"])
     op.create_table(
         "items",
@@ -64,6 +64,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["response_id"], ["responses.id"], name="fk_items_response_id", ondelete="SET NULL"),
     )
     op.create_index("ix_items_response_id_position", "items", ["response_id", "position"], unique=True)
+    create_partial_index("items", "principal", "id", where="length(id) <= 64 AND length(principal) <= 255")
     op.create_table(
         "conversation_items",
         sa.Column("conversation_id", TEXT, nullable=False),
@@ -98,5 +99,7 @@ def downgrade() -> None:
         op.drop_table(table)
 
 
-def create_partial_index(name: str, column: str, *, where: str) -> None:
-    op.create_index(name, "responses", [column], sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+def create_partial_index(table: str, *columns: str, where: str, name: str | None = None) -> None:
+    condition = sa.text(where)
+    name = name or "_".join(("ix", table, *columns))
+    op.create_index(name, table, list(columns), sqlite_where=condition, postgresql_where=condition)

@@ -1,11 +1,14 @@
 """The store's twin in memory, for tests and for trying things out; it forgets everything at the end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gateway.ports import History, StoredResponse, StoreHealth
+from gateway.ports import History, StoredItem, StoredResponse, StoreHealth
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.history import check_bounds
+from gateway.storage.references import check_references
 from gateway.storage.rows import count_item_bytes
+
+_MAX_REFERENCE_LENGTH = 64
 
 
 class MemoryStore:
@@ -54,6 +57,18 @@ class MemoryStore:
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
         """Return one response with its own items, or None."""
         return self._find(principal, response_id)
+
+    async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return the newest item for each id; as `SqlStore.items`.
+
+        Raises:
+            ResourceLimitExceeded: the items pass the bound together.
+        """
+        wanted = {item_id for item_id in item_ids if len(item_id) <= _MAX_REFERENCE_LENGTH}
+        own = (response for response in self._responses.values() if response.principal == principal)
+        found = {item.id: item for response in own for item in response.items if item.id in wanted}
+        check_references(sum(len(item.data) for item in found.values()), self._max_bytes)
+        return found
 
     async def probe(self) -> StoreHealth:
         """Healthy until closed."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.ports import History, StoredResponse, StoreHealth
+from gateway.ports import History, StoredItem, StoredResponse, StoreHealth
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import create_file, open_engine
@@ -14,6 +15,7 @@ from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.history import HistoryQuery
 from gateway.storage.migrations import SchemaGate, SchemaState, compare, read_revision, require_current
 from gateway.storage.readers import Readers
+from gateway.storage.references import ReferenceQuery
 from gateway.storage.rows import build_response, select_response
 from gateway.storage.settings import StoreSettings, is_sqlite
 from gateway.storage.writer import Writer
@@ -43,6 +45,7 @@ class SqlStore:
             batch_entries=settings.writer_batch_entries,
         )
         self._history = HistoryQuery(max_responses=settings.history_max_responses, max_bytes=settings.history_max_bytes)
+        self._references = ReferenceQuery(max_bytes=settings.history_max_bytes)
         self._response = select_response()
 
     async def start(self) -> None:
@@ -89,6 +92,19 @@ class SqlStore:
             return build_response(rows) if rows else None
 
         return await self._readers.run(read, timeout=self._read_timeout)
+
+    async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return the newest item for each id that a live response of the principal holds.
+
+        Ids of more than 64 characters are not found.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+            ResourceLimitExceeded: the items pass `history_max_bytes` together.
+        """
+        return await self._readers.run(
+            lambda connection: self._references.read(connection, principal, item_ids), timeout=self._read_timeout
+        )
 
     async def probe(self) -> StoreHealth:
         """Check within `probe_timeout_seconds` that the database answers and its schema fits. Never raises.

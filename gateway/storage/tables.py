@@ -3,7 +3,21 @@
 import re
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Dialect, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    and_,
+    func,
+    literal_column,
+)
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 _UNSTORABLE = re.compile("[\x00\\\\\ud800-\udfff]")
@@ -97,6 +111,13 @@ items = Table(
     Column("data", LargeBinary, nullable=False),
 )
 Index(None, items.c.response_id, items.c.position, unique=True)
+
+# PostgreSQL refuses index entries of more than some 2,700 bytes, and callers choose ids; the numbers are no parameters
+# because a query must repeat the condition literally to use the index.
+HAS_SHORT_ID = and_(
+    func.length(items.c.id) <= literal_column("64"), func.length(items.c.principal) <= literal_column("255")
+)
+Index(None, items.c.principal, items.c.id, sqlite_where=HAS_SHORT_ID, postgresql_where=HAS_SHORT_ID)
 
 conversation_items = Table(
     "conversation_items",

@@ -1,3 +1,4 @@
+import pytest
 from sqlalchemy import event, func, select, update
 
 from gateway.storage.tables import items, responses
@@ -51,6 +52,24 @@ async def test_a_hidden_response_is_gone_for_every_replica(sql_store, open_sql_s
     for one in (sql_store, replica):
         assert await one.response("local", response.id) is None
         assert await one.history("local", response.id) is None
+        assert await one.items("local", [response.items[0].id]) == {}
+
+
+async def test_an_item_that_was_sent_again_is_found_in_a_live_response(sql_store):
+    live, hidden = make_response(make_item("live")), make_response(make_item("hidden"))
+    await sql_store.append(live)
+    await sql_store.append(hidden)
+    hide(sql_store, hidden.id)
+    assert await sql_store.items("local", ["msg_1"]) == {"msg_1": live.items[0]}
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+async def test_items_are_found_by_index(sql_store):
+    statement = sql_store._references._statement.params(principal="local", item_ids=["msg_1", "msg_2"], room=10)
+    query = statement.compile(sql_store._engine, compile_kwargs={"literal_binds": True})
+    with sql_store._engine.connect() as connection:
+        plan = [row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
+    assert "SEARCH items USING INDEX ix_items_principal_id (principal=? AND id=?)" in plan
 
 
 async def test_a_hidden_parent_stays_in_the_history_of_its_children(sql_store):

@@ -159,6 +159,38 @@ async def test_history_is_bounded_in_bytes(open_store):
     assert caught.value.details == {"resource": "history_max_bytes", "limit": 100}
 
 
+async def test_finds_the_newest_item_of_each_id(store):
+    first = make_response(make_item("old", id="msg_1"), make_item("other", id="msg_2"))
+    second = make_response(make_item("new", id="msg_1"), make_item("newest", id="msg_1"), parent_id=first.id)
+    foreign = make_response(make_item("foreign", id="msg_1"), make_item(id="msg_3"), principal="other")
+    for response in (first, second, foreign):
+        await store.append(response)
+    found = await store.items("local", ["msg_1", "msg_2", "msg_3", "msg_unknown", "msg_1"])
+    assert found == {"msg_1": second.items[1], "msg_2": first.items[1]}
+    assert await store.items("local", []) == {}
+
+
+async def test_finds_items_by_odd_ids_up_to_a_length(store):
+    ids = ["\x00" * 10, "\ud800\\", "😀" * 64, "x" * 64]
+    response = make_response(*(make_item(id=item_id) for item_id in [*ids, "y" * 65]))
+    await store.append(response)
+    assert set(await store.items("local", [*ids, "y" * 65])) == set(ids)
+
+
+async def test_finds_thousands_of_items(store):
+    ids = [f"msg_{number}" for number in range(2500)]
+    await store.append(make_response(*(make_item(id=item_id) for item_id in ids)))
+    assert set(await store.items("local", ids)) == set(ids)
+
+
+async def test_items_are_bounded_in_bytes(open_store):
+    store = await open_store(history_max_bytes=100)
+    await store.append(make_response(*(make_item(id=f"msg_{number}", data=b"x" * 50) for number in range(3))))
+    assert len(await store.items("local", ["msg_0", "msg_2"])) == 2
+    with pytest.raises(ResourceLimitExceeded, match="refer to fewer"):
+        await store.items("local", ["msg_0", "msg_1", "msg_2"])
+
+
 async def test_probe_is_healthy_until_closed(store):
     assert (await store.probe()).healthy
     await store.close()
