@@ -151,23 +151,25 @@ class HttpUpstream:
         upload = JsonUpload(call.body)
         try:
             return await self._post(call, upload)
-        except aiohttp.ClientConnectorError:
-            raise
-        except aiohttp.ClientConnectionError:
-            if upload.begun:
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if upload.begun or isinstance(error, aiohttp.ClientConnectorError):
                 raise
         return await self._post(call, JsonUpload(call.body))
 
     async def _post(self, call: UpstreamCall, upload: JsonUpload) -> aiohttp.ClientResponse:
         if self._session is None:
             raise UpstreamUnavailable("The client of the inference server is not started.")
-        return await self._session.post(
-            f"{self._settings.url}/v1/responses",
-            data=upload,
-            headers=self._compose_headers(call.headers, stream=call.stream),
-            timeout=self._timeout,
-            allow_redirects=False,
-        )
+        try:
+            return await self._session.post(
+                f"{self._settings.url}/v1/responses",
+                data=upload,
+                headers=self._compose_headers(call.headers, stream=call.stream),
+                timeout=self._timeout,
+                allow_redirects=False,
+            )
+        except BaseException:
+            upload.abort()
+            raise
 
     def _open_session(self, connections: int) -> aiohttp.ClientSession:
         settings = self._settings

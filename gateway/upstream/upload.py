@@ -1,5 +1,7 @@
 """The request body on its way out, and whether any of it left."""
 
+import asyncio
+
 from aiohttp import ClientConnectionResetError
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
@@ -21,6 +23,15 @@ class JsonUpload(Payload):
         super().__init__(body, content_type="application/json")
         self._size = len(body)
         self.begun = False
+        self._transport: asyncio.WriteTransport | None = None
+
+    def abort(self) -> None:
+        """Close the connection without sending what is left.
+
+        The client would go on flushing, for ever to a server that has stopped reading.
+        """
+        if self._transport is not None:
+            self._transport.abort()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Return the body as text."""
@@ -32,7 +43,8 @@ class JsonUpload(Payload):
         Raises:
             ClientConnectionResetError: the server closed the pooled connection before a byte of the call was sent.
         """
-        if writer.transport is None or writer.transport.is_closing():
+        self._transport = writer.transport
+        if self._transport is None or self._transport.is_closing():
             raise ClientConnectionResetError("The connection was closed before the request was sent")
         self.begun = True
         body = memoryview(self._value)

@@ -301,6 +301,40 @@ async def test_first_byte_timeout_aborts_the_inference(simulator, connect):
     await until(lambda: simulator.simulator.aborted == 1)
 
 
+async def test_a_server_that_stops_reading_is_left_at_once(raw_server, connect, monkeypatch):
+    async def serve(server, reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(3600)
+
+    upstream = await connect((await raw_server(serve)).url, first_byte_timeout=0.2)
+    real, uploads = upstream._post, []
+
+    async def post(call, upload):
+        uploads.append(upload)
+        return await real(call, upload)
+
+    monkeypatch.setattr(upstream, "_post", post)
+    with pytest.raises(UpstreamTimeout, match="begin to answer"):
+        await upstream.open(UpstreamCall(body=b"z" * 50_000_000, stream=False))
+    (upload,) = uploads
+    await asyncio.sleep(0.05)
+    assert upload._transport.get_extra_info("socket").fileno() == -1
+
+
+async def test_connect_timeout_is_waited_for_once(connect, call, monkeypatch):
+    upstream = await connect("http://127.0.0.1:1")
+    attempts = []
+
+    async def post(call, upload):
+        attempts.append(upload)
+        raise aiohttp.ConnectionTimeoutError
+
+    monkeypatch.setattr(upstream, "_post", post)
+    with pytest.raises(UpstreamTimeout, match="No connection"):
+        await upstream.open(call())
+    assert len(attempts) == 1
+
+
 async def test_idle_timeout_aborts_the_inference(simulator, connect, read_all):
     upstream = await connect(simulator.url, idle_timeout=0.1)
     exchange = await upstream.open(ask("sim-stall", stream=True))
