@@ -121,6 +121,7 @@ class Run:
         self._longest_line = 0
         self._began = time.perf_counter()
         self._saw_delta = False
+        self._accepted = False
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -211,7 +212,7 @@ class Run:
     async def _fail(self, error: GatewayError) -> None:
         self._count_end("failed", error)
         delivery = self._expect_delivery()
-        if not delivery.released:
+        if not self._accepted and not delivery.released:
             delivery.finish(error)
             return
         owed, failures = self._turn.fail(error, self._round)
@@ -228,6 +229,7 @@ class Run:
                 self._keep(event, data)
                 break
         await delivery.put(self._take_batch())
+        delivery.release()
 
     # ------------------------------------------------------------ one inference
 
@@ -283,7 +285,9 @@ class Run:
                 event = parse(name, data)
                 if type(event) is Unknown:
                     self._metrics.unknown_events_total.inc()
+                    continue
                 self._encode(self._turn.ingest(self._round, event))
+                self._accepted = True
                 if self._round.ended:
                     break
             await self._deliver()
