@@ -12,6 +12,7 @@ _COMMANDS: dict[str, str] = {
     "config": "Check, show and generate the configuration.",
     "db": "Create, upgrade and inspect the database.",
     "simulate": "Serve a scripted inference server.",
+    "demo": "Show a gateway at work.",
     "version": "Show the version.",
 }
 
