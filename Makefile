@@ -1,0 +1,69 @@
+# Every target sets up what it needs: Python 3.11 or newer with venv, make and git are enough to begin with.
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+PYTEST  := $(BIN)/python -m pytest
+
+# A list of its own, because pyenv and its like leave names behind that do not run.
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3 python
+USABLE  := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+
+# Processes that tests start are measured too; the variables reach them through the environment.
+COVERED := COVERAGE_FILE=$(CURDIR)/.coverage COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-full check conformance docs-generate clean
+
+help: ## Show what there is
+	@echo "Responses Gateway"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+install: $(STAMP) ## Make .venv with everything in it; the other targets do so by themselves
+
+$(STAMP): pyproject.toml constraints.txt
+	@python=; \
+	for candidate in $(PYTHONS); do \
+		if $$candidate -c '$(USABLE)' >/dev/null 2>&1; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "No usable Python found. Needed: Python 3.11 or newer with venv and ensurepip"; \
+		echo "(Debian and Ubuntu: the package python3-venv)."; \
+		exit 1; \
+	fi; \
+	if ! command -v git >/dev/null; then echo "git was not found; please install it."; exit 1; fi; \
+	echo "Setting up $(VENV) with $$($$python --version), once; this takes a minute or two"; \
+	test -x $(BIN)/python || $$python -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## See the gateway at work, with a simulated inference server; DEMO=once ends after the tour
+	@$(BIN)/gateway demo $(if $(filter once,$(DEMO)),--once)
+
+test: $(STAMP) ## Run the tests that need nothing beyond Python, make and git, with coverage
+	@$(BIN)/coverage erase
+	@$(COVERED) $(BIN)/coverage run -m pytest -q -m "not full"
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --fail-under=90
+	@$(BIN)/coverage report --fail-under=100 --include='gateway/protocol/*'
+	@echo "Left out: $$($(PYTEST) -m full --collect-only -q | grep -c '::') tests that need more programs (make test-full)"
+
+# Exit code 5 says that no test is marked `full`.
+test-full: $(STAMP) ## Run the tests that need node, a browser or other programs; a missing one is a failure
+	@$(PYTEST) -q -m full || test $$? -eq 5
+
+check: $(STAMP) ## Check form, style, types and the floors
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+conformance: $(STAMP) ## Replay the cases and captures against a running gateway
+	@$(PYTEST) -q tests/conformance
+
+docs-generate: $(STAMP) ## Write the reference of the configuration, its template and its schema
+	@$(BIN)/python -m gateway.config.render
+
+clean: ## Remove what make and the tools made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
