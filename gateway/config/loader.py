@@ -100,7 +100,7 @@ class _Settling:
     def build(self) -> GatewayConfig:
         """Return the configuration."""
         config = self._build_table(self._root, ())
-        assert isinstance(config, GatewayConfig)  # noqa: S101 - narrows for the type checker
+        assert isinstance(config, GatewayConfig)
         return config
 
     def _settle(self, assignment: Assignment) -> None:

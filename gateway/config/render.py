@@ -86,7 +86,7 @@ def _describe(node: Node) -> str:
 def _toml_default(node: Node) -> str:
     if isinstance(node, Entries):
         return "{}"
-    assert isinstance(node, Leaf)  # noqa: S101 - a section holds no further section
+    assert isinstance(node, Leaf)
     return '""' if node.default is None else to_toml_value(written_form(node, node.default))
 
 

@@ -197,9 +197,6 @@ class ResponsesConfig(Section, frozen=True, kw_only=True):
 class EngineConfig(Section, frozen=True, kw_only=True):
     """How long one response may go on."""
 
-    max_rounds: Annotated[
-        Count, doc("Calls to the inference server for one response; then it ends as incomplete, max_messages.")
-    ] = 64
     run_deadline_seconds: Annotated[Duration, doc("Time for one response; then it ends as failed.")] = 3600.0
 
 
@@ -229,6 +226,9 @@ class StorageConfig(Section, frozen=True, kw_only=True):
         DurationOrZero, doc("How long to wait for a connection, or for another process that holds the lock.", le=86_400)
     ] = 5.0
     readers: Annotated[Count, doc("Connections, and threads, that read.", le=1024)] = 4
+    reader_max_entries: Annotated[
+        Count, doc("Reads waiting or running at once; beyond that requests that need one fail with 503.")
+    ] = 1024
     writer_max_entries: Annotated[
         Count, doc("Responses waiting to be written; beyond that new ones fail with 503.")
     ] = 1024
@@ -237,18 +237,13 @@ class StorageConfig(Section, frozen=True, kw_only=True):
     ] = 256 * MIB
     writer_batch_entries: Annotated[Count, doc("Responses committed together.")] = 256
     statement_timeout_seconds: Annotated[Duration, doc("A statement that runs longer is given up.", le=86_400)] = 30.0
+    probe_timeout_seconds: Annotated[Duration, doc("How long a readiness check waits for the database.", le=3600)] = 5.0
     history_max_responses: Annotated[
         Count, doc("Responses that one chain of previous_response_id may have; a longer one is refused.")
     ] = 10_000
     history_max_bytes: Annotated[
         Size, doc("Items that one chain of previous_response_id may have, as serialized; a larger one is refused.")
     ] = 64 * MIB
-    history_revalidate_seconds: Annotated[
-        DurationOrZero, doc("A cached history older than that is checked against the database; 0 always checks.")
-    ] = 5.0
-    retention_seconds: Annotated[Duration, doc("How long a response is kept after its chain was last used.")] = (
-        30.0 * 86_400
-    )
 
 
 class TelemetryConfig(Section, frozen=True, kw_only=True):

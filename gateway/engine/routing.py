@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway.config.schema import UpstreamConfig
+from gateway.config.schema import ResponsesConfig, UpstreamConfig
 from gateway.engine.admission import Seats
 from gateway.ports import Upstream
 from gateway.protocol.errors import GatewayError, NotFound
+from gateway.protocol.requests import RequestPolicy
 
 
 class Route(NamedTuple):
@@ -15,13 +16,15 @@ class Route(NamedTuple):
     Attributes:
         upstream: the server.
         seats: its concurrent calls.
-        config: its configuration.
+        policy: what a request to it may hold.
+        salted: every caller gets a prefix cache of its own there.
         model: the model's name there.
     """
 
     upstream: Upstream
     seats: Seats
-    config: UpstreamConfig
+    policy: RequestPolicy
+    salted: bool
     model: str
 
 
@@ -31,21 +34,30 @@ class Routing:
     Args:
         upstreams: the servers by name.
         configs: their configurations under the same names.
+        responses: how requests are read, whatever the server.
     """
 
-    def __init__(self, upstreams: Mapping[str, Upstream], configs: Mapping[str, UpstreamConfig]) -> None:
+    def __init__(
+        self, upstreams: Mapping[str, Upstream], configs: Mapping[str, UpstreamConfig], responses: ResponsesConfig
+    ) -> None:
         self._named: dict[str, Route] = {}
         self._open: Route | None = None
         self._all = [upstreams[name] for name in configs]
         for name, config in configs.items():
             seats = Seats(name, config.max_concurrent, config.max_concurrent_wait_seconds)
-            route = Route(upstreams[name], seats, config, "")
+            policy = _policy(config, responses)
+            route = Route(upstreams[name], seats, policy, config.cache_salt_per_principal, "")
             for model in config.models:
                 self._named.setdefault(model, route._replace(model=model))
             for alias, model in config.aliases.items():
                 self._named[alias] = route._replace(model=model)
             if not config.models and self._open is None:
                 self._open = route
+
+    @property
+    def default(self) -> Route:
+        """Where a request without a model would go."""
+        return self._open or next(iter(self._named.values()))
 
     def choose(self, model: str) -> Route:
         """Return where a model goes.
@@ -98,3 +110,14 @@ class Routing:
 def model_not_found(model: str) -> NotFound:
     """Return the error for a model nobody serves."""
     return NotFound(f"The model '{model[:128]}' does not exist.", code="model_not_found", param="model")
+
+
+def _policy(upstream: UpstreamConfig, responses: ResponsesConfig) -> RequestPolicy:
+    return RequestPolicy(
+        strict=responses.strict_parameters,
+        allow_fields=frozenset(upstream.allow_fields),
+        remote_images=upstream.remote_images == "forward",
+        max_tools=responses.max_tools,
+        max_input_items=responses.max_input_items,
+        max_depth=responses.max_json_depth,
+    )

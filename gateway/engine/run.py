@@ -1,6 +1,7 @@
 """One response being made: the upstream call, its bytes through the turn, the commit, the terminal."""
 
 import asyncio
+import hashlib
 import logging
 import time
 from typing import Any
@@ -25,7 +26,7 @@ from gateway.protocol.events import Event, ResponseCompleted, ResponseIncomplete
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest, build_upstream_body
 from gateway.protocol.response import Response
-from gateway.protocol.sse import DONE_DATA, SseDecoder
+from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
 from gateway.protocol.turn import Turn
 from gateway.protocol.upstream_events import Unknown, parse
 from gateway.telemetry.metrics import Metrics
@@ -184,8 +185,8 @@ class Run:
         except GatewayError:
             self._turn.rewind(event.sequence_number)
             raise
-        self._note_event(data)
-        await delivery.put([*self._take_batch(), EncodedEvent(events.NAMES[type(event)], data)])
+        self._keep(event, data)
+        await delivery.put(self._take_batch())
         delivery.release()
         self._count_end(event.response.status)
 
@@ -237,6 +238,8 @@ class Run:
         plan = self._plan
         route = plan.route
         body = build_upstream_body(plan.request, plan.items, model=route.model, stream=stream)
+        if route.salted:
+            body["cache_salt"] = hashlib.sha256(plan.caller.principal.encode("utf-8", "surrogatepass")).hexdigest()
         async with route.seats.take():
             with self._tracing.start_call(route.model) as span:
                 call = UpstreamCall(
@@ -276,24 +279,31 @@ class Run:
 
     async def _relay(self, exchange: UpstreamExchange) -> None:
         decoder = SseDecoder(self._settings.limits.max_upstream_sse_line_bytes)
-        while not self._round.ended:
+        complete = False
+        while not complete:
             chunk = await exchange.read()
-            for name, data in decoder.feed(chunk) if chunk else decoder.end():
-                if data == DONE_DATA:
-                    continue
-                self._longest_line = max(self._longest_line, len(data))
-                event = parse(name, data)
-                if type(event) is Unknown:
-                    self._metrics.unknown_events_total.inc()
-                    continue
-                self._encode(self._turn.ingest(self._round, event))
-                self._accepted = True
-                if self._round.ended:
-                    break
-            await self._deliver()
-            if not chunk and not self._round.ended:
-                raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
+            complete = self._ingest_blocks(decoder.feed(chunk) if chunk else decoder.end())
+            if not complete:
+                await self._deliver()
+                if not chunk:
+                    raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
         self._metrics.upstream_line_bytes.observe(self._longest_line)
+
+    def _ingest_blocks(self, blocks: list[Block]) -> bool:
+        """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
+        for name, data in blocks:
+            if data == DONE_DATA:
+                continue
+            self._longest_line = max(self._longest_line, len(data))
+            event = parse(name, data)
+            if type(event) is Unknown:
+                self._metrics.unknown_events_total.inc()
+                continue
+            self._encode(self._turn.ingest(self._round, event))
+            self._accepted = True
+            if self._round.ended:
+                return True
+        return False
 
     async def _ingest_body(self, exchange: UpstreamExchange) -> None:
         limit = self._settings.limits.max_upstream_json_bytes
@@ -310,9 +320,7 @@ class Run:
                 "The upstream answered 200 with a body that is not JSON.", code="upstream_invalid_body"
             ) from None
         out = self._turn.ingest_body(self._round, answer)
-        if self._delivery is not None:
-            self._encode(out)
-            await self._deliver()
+        self._encode(out)
 
     # ------------------------------------------------------------ events on their way out
 
@@ -336,16 +344,14 @@ class Run:
 
     async def _deliver(self) -> None:
         """Hand over what one upstream read yielded; the first time this is what starts the client's stream."""
-        if self._delivery is None or self._round.ended:
-            return  # the last batch leaves together with the terminal
-        batch = self._take_batch()
-        if batch:
-            self._metrics.stream_events_total.inc(len(batch))
-            await self._delivery.put(batch)
-        self._delivery.release()
+        if self._delivery is not None:
+            if self._batch:
+                await self._delivery.put(self._take_batch())
+            self._delivery.release()
 
     def _take_batch(self) -> list[EncodedEvent]:
         batch, self._batch = self._batch, []
+        self._metrics.stream_events_total.inc(len(batch))
         return batch
 
     def _note_event(self, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """The facade every transport calls: prepare, answer or stream, retrieve."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,7 +12,7 @@ from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission
 from gateway.engine.commit import Committer
 from gateway.engine.delivery import Delivery
-from gateway.engine.routing import Routing, model_not_found
+from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Caller, Plan, Run, RunSettings
 from gateway.ports import Clock, Ids, Store, StoredItem, Upstream
 from gateway.protocol import codec
@@ -20,10 +21,15 @@ from gateway.protocol.errors import InvalidRequest, NotFound, PreviousResponseNo
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.limits import Limits
-from gateway.protocol.requests import CreateRequest, RequestPolicy, build_response, read_request
+from gateway.protocol.requests import CreateRequest, build_response, check_request, read_object
 from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import Tracing
+
+_logger = logging.getLogger(LOGGER_ENGINE)
+# Names are the callers' words: only so many are remembered.
+_MAX_NOTED = 256
 
 
 class Engine:
@@ -56,9 +62,10 @@ class Engine:
         self._clock = clock
         self._ids = ids
         self._responses = config.responses
+        self._noted: set[str] = set()
         self._server = config.server
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
-        self._routing = Routing(upstreams, config.upstream_map())
+        self._routing = Routing(upstreams, config.upstream_map(), config.responses)
         self._committer = Committer(store, ids, metrics)
         self._settings = RunSettings(
             limits=Limits(
@@ -70,7 +77,6 @@ class Engine:
             commit_after_seconds=config.server.commit_after_seconds,
             deadline_seconds=config.engine.run_deadline_seconds,
         )
-        self._policy = _policy(config)
 
     # ------------------------------------------------------------ creating
 
@@ -82,29 +88,33 @@ class Engine:
         """
         return self._admission.admit()
 
-    def read(self, body: bytes) -> CreateRequest:
-        """Return the request a body holds.
+    def read(self, body: bytes) -> tuple[CreateRequest, Route]:
+        """Return the request a body holds, and the upstream its model belongs to.
 
         Raises:
             InvalidRequest: names the parameter at fault.
+            NotFound: no upstream takes the model.
         """
-        return read_request(body, self._policy)
+        raw = read_object(body, self._responses.max_json_depth)
+        model = raw.get("model")
+        # A missing or malformed model is told by the check of the whole request, under any upstream's policy.
+        route = self._routing.choose(model) if isinstance(model, str) and model else self._routing.default
+        request = check_request(raw, route.policy)
+        self._note_extras(request)
+        return request, route
 
-    async def prepare(self, caller: Caller, request: CreateRequest) -> Plan:
+    async def prepare(self, caller: Caller, request: CreateRequest, route: Route) -> Plan:
         """Resolve what a request refers to; nothing has been sent upstream or stored yet.
 
         Raises:
-            InvalidRequest: unknown parent, item, model, or tool outputs that do not match.
+            InvalidRequest: unknown parent or item, or tool outputs that do not match.
             StorageUnavailable: the history cannot be read.
         """
-        route = self._routing.choose(request.model)
         history = await self._load_history(caller.principal, request.fields.previous_response_id)
         new = await self._resolve_references(caller.principal, request.items)
         match_outputs(history, new)
         items = [*history, *new]
-        for name in request.toolset.unsupported:
-            self._metrics.unsupported_tools_total.inc()
-            del name
+        self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
         turn = Turn(
             build_response(
                 request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
@@ -221,6 +231,14 @@ class Engine:
                 )
         return [_decode(found[item["id"]]) if item["type"] == "item_reference" else item for item in items]
 
+    def _note_extras(self, request: CreateRequest) -> None:
+        for name in request.extras:
+            if name not in self._noted and len(self._noted) < _MAX_NOTED:
+                self._noted.add(name)
+                _logger.info(
+                    "an unknown parameter is forwarded upstream; this is said once", extra={"parameter": name[:64]}
+                )
+
     def _summary_mode(self, request: CreateRequest) -> Any:
         mode = self._responses.reasoning_summary
         asked = (request.fields.reasoning or {}).get("summary") is not None
@@ -230,15 +248,3 @@ class Engine:
 def _decode(item: StoredItem) -> dict[str, Any]:
     fields: dict[str, Any] = codec.decode(item.data)
     return fields
-
-
-def _policy(config: GatewayConfig) -> RequestPolicy:
-    upstreams = config.upstream_map().values()
-    return RequestPolicy(
-        strict=config.responses.strict_parameters,
-        allow_fields=frozenset(field for upstream in upstreams for field in upstream.allow_fields),
-        remote_images=any(upstream.remote_images == "forward" for upstream in upstreams),
-        max_tools=config.responses.max_tools,
-        max_input_items=config.responses.max_input_items,
-        max_depth=config.responses.max_json_depth,
-    )

@@ -145,7 +145,7 @@ def read_request(body: bytes, policy: RequestPolicy) -> CreateRequest:
     Raises:
         InvalidRequest: `invalid_json`, or the parameter at fault with what is expected of it.
     """
-    return check_request(_read_object(body, policy.max_depth), policy)
+    return check_request(read_object(body, policy.max_depth), policy)
 
 
 def check_request(raw: dict[str, Any], policy: RequestPolicy) -> CreateRequest:
@@ -233,7 +233,12 @@ def build_upstream_body(
     return body
 
 
-def _read_object(body: bytes, max_depth: int) -> dict[str, Any]:
+def read_object(body: bytes, max_depth: int) -> dict[str, Any]:
+    """Return the JSON object a body holds.
+
+    Raises:
+        InvalidRequest: `invalid_json`.
+    """
     try:
         value = codec.decode(body)
     except ValueError as error:

@@ -7,13 +7,13 @@ from enum import Enum
 from importlib import resources
 from pathlib import Path
 
+from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine
 
-from alembic import command
 from gateway.storage.faults import UNMIGRATED, StorageNotReady
 
 # Any number will do, as long as every version of the gateway uses the same.

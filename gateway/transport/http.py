@@ -57,13 +57,13 @@ class ResponsesEndpoint:
     async def _serve(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         with self._engine.admit():
             body = await self._read_body(scope, receive)
-            request = self._engine.read(body)
+            request, route = self._engine.read(body)
             caller = Caller(
                 principal=scope["state"][STATE_PRINCIPAL],
                 transport="sse" if request.stream else "json",
                 headers=self._pick_headers(scope),
             )
-            plan = await self._engine.prepare(caller, request)
+            plan = await self._engine.prepare(caller, request, route)
             response_id_var.set(plan.response_id)
             headers = _extra_headers(plan)
             if request.stream:

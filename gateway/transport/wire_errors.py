@@ -22,13 +22,10 @@ from gateway.protocol.errors import (
     NotFound,
     RequestTooLarge,
 )
-from gateway.protocol.limits import MINIMAL_ERROR_BYTES
 from gateway.telemetry.names import LOGGER_ERRORS
 
 RawHeaders = list[tuple[bytes, bytes]]
 
-_BOUNDED_MESSAGE_CHARACTERS = 64
-_BOUNDED_NAME_CHARACTERS = 32
 _FRAMEWORK_CODES = {426: "upgrade_required"}
 _FRAMEWORK_HEADERS = frozenset({"allow", "upgrade", "connection"})
 _logger = logging.getLogger(LOGGER_ERRORS)
@@ -68,31 +65,6 @@ async def send_error(send: Send, error: GatewayError) -> None:
     await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
-def stream_error_event(error: GatewayError, sequence_number: int) -> bytes:
-    """Return the `error` event of a stream as JSON.
-
-    It carries the error both flat, as documented, and nested, as clients expect that raise on it.
-    """
-    return _encode_event(_core(error), sequence_number, error.details)
-
-
-def bounded_error_event(error: GatewayError, sequence_number: int) -> bytes:
-    """Return the `error` event cut to `MINIMAL_ERROR_BYTES`: names that do not fit give way, the message is cut."""
-    core = _core(error)
-    core["param"] = None
-    if len(core["code"].encode()) > _BOUNDED_NAME_CHARACTERS:
-        core["code"] = type(error).code
-    if len(core["type"].encode()) > _BOUNDED_NAME_CHARACTERS:
-        core["type"] = type(error).type
-    message = core["message"][:_BOUNDED_MESSAGE_CHARACTERS]
-    while True:
-        core["message"] = message
-        event = _encode_event(core, sequence_number, {})
-        if len(event) <= MINIMAL_ERROR_BYTES or not message:
-            return event
-        message = message[:-1]
-
-
 def from_exception(error: Exception) -> GatewayError:
     """Return the error to show for any exception.
 
@@ -120,18 +92,6 @@ def _core(error: GatewayError) -> dict[str, Any]:
     # A caller's own id may be quoted, and JSON escapes let it hold half a surrogate pair, which UTF-8 cannot.
     message = error.message.encode("utf-8", "replace").decode()
     return {"message": message, "type": error.type, "param": error.param, "code": error.code}
-
-
-def _encode_event(core: dict[str, Any], sequence_number: int, details: Mapping[str, str | int]) -> bytes:
-    event = {
-        "type": "error",
-        "sequence_number": sequence_number,
-        "code": core["code"],
-        "message": core["message"],
-        "param": core["param"],
-        "error": {**core, **details},
-    }
-    return msgspec.json.encode(event)
 
 
 def _from_framework(error: HTTPException) -> GatewayError:

@@ -61,13 +61,13 @@ def test_warnings_count_only_when_strict(gateway, surprising, place):
 
 
 def test_every_problem_is_printed(gateway, broken):
-    result = gateway("check", broken, "--set", "engine.max_rounds=0", GATEWAY_ENGINE__MAXROUNDS="1")
+    result = gateway("check", broken, "--set", "storage.readers=0", GATEWAY_STORAGE__READRS="1")
     assert (result.exit_code, result.stdout) == (2, "")
     lines = result.stderr.splitlines()
     assert lines[0] == f"error: {broken}:2: server.prot: unknown key (did you mean port?)"
     assert f"error: {broken}:3: server.port = 0.5: expected a whole number, got a number" in lines
-    assert "error: --set: engine.max_rounds = 0: expected a whole number >= 1" in lines
-    assert any(line.startswith("error: env GATEWAY_ENGINE__MAXROUNDS: unknown variable") for line in lines)
+    assert "error: --set: storage.readers = 0: expected a whole number >= 1" in lines
+    assert any(line.startswith("error: env GATEWAY_STORAGE__READRS: unknown variable") for line in lines)
     assert lines[-1] == "4 problems, 0 warnings"
 
 
@@ -103,11 +103,11 @@ def test_show_prints_json(gateway):
 
 
 def test_show_tells_origins_in_json_and_in_a_table(gateway, surprising):
-    arguments = ("show", "--origin", "--config", surprising, "--set", "engine.max_rounds=3")
+    arguments = ("show", "--origin", "--config", surprising, "--set", "storage.readers=3")
     found = json.loads(gateway(*arguments, "--format", "json", GATEWAY_SERVER__PORT="9001").stdout)
     assert found["responses.max_stream_event_bytes"] == {"value": 2**21, "origin": f"{surprising}:1"}
     assert found["server.port"] == {"value": 9001, "origin": "env GATEWAY_SERVER__PORT"}
-    assert found["engine.max_rounds"] == {"value": 3, "origin": "--set"}
+    assert found["storage.readers"] == {"value": 3, "origin": "--set"}
     assert found["server.host"] == {"value": "127.0.0.1", "origin": "default"}
     rows = [line.split() for line in gateway(*arguments, GATEWAY_SERVER__PORT="9001").stdout.splitlines()]
     assert ["responses.max_stream_event_bytes", '"2MiB"', f"{surprising}:1"] in rows

@@ -121,16 +121,16 @@ def test_a_value_that_does_not_fit_is_refused_with_the_fix(problems, line, messa
 def test_every_problem_is_reported_at_once(problems):
     findings = problems(
         "[server]\nprot = 1\nport = -1\n[admin]\nbind = '0.0.0.0:9901'\n[nothing]\n",
-        {"GATEWAY_ENGINE__MAX_ROUNDS": "0", "GATEWAY_X__Y": "1"},
+        {"GATEWAY_STORAGE__READERS": "0", "GATEWAY_X__Y": "1"},
         "telemetry.log_level=loud",
     )
     assert sorted(finding.path for finding in findings) == [
         "",
         "admin.bind",
-        "engine.max_rounds",
         "nothing",
         "server.port",
         "server.prot",
+        "storage.readers",
         "telemetry.log_level",
     ]
 

@@ -80,7 +80,7 @@ def test_a_file_that_cannot_be_read_is_a_problem_beside_others(tmp_path: Path, p
     [
         ("[server]\nprot = 1", 2, "server.prot", "unknown key (did you mean port?)"),
         ("[servr]\nport = 1", 1, "servr", "unknown section (did you mean server?)"),
-        ("[server]\nmax_rounds = 1", 2, "server.max_rounds", "unknown key (did you mean engine.max_rounds?)"),
+        ("[server]\nreaders = 1", 2, "server.readers", "unknown key (did you mean storage.readers?)"),
         ("[server]\nzzz = 1", 2, "server.zzz", "unknown key"),
         ("port = 1", 1, "port", "unknown section (did you mean server.port?)"),
         ("[upstreams.fast]\nurll = 1", 2, "upstreams.fast.urll", "unknown key (did you mean url?)"),
@@ -214,7 +214,7 @@ def test_foreign_variables_are_left_alone(load):
     ],
 )
 def test_a_bad_set_argument_is_a_problem(problems, override, message):
-    (finding,) = problems(None, None, "engine.max_rounds=2", override)
+    (finding,) = problems(None, None, "storage.readers=2", override)
     assert (finding.source, finding.message) == ("--set", message)
 
 

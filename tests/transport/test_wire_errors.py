@@ -4,8 +4,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
 
 from gateway.protocol import errors
@@ -19,13 +17,10 @@ from gateway.protocol.errors import (
     Unavailable,
     UpstreamRefused,
 )
-from gateway.protocol.limits import MINIMAL_ERROR_BYTES
 from gateway.transport.wire_errors import (
-    bounded_error_event,
     error_body,
     from_exception,
     http_error,
-    stream_error_event,
 )
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
@@ -74,33 +69,6 @@ def test_retry_headers_only_when_the_error_has_a_say():
 def test_half_a_surrogate_pair_in_a_message_does_not_break_the_answer():
     body = http_error(PreviousResponseNotFound("\ud800")).body
     assert "id '?'" in msgspec.json.decode(body)["error"]["message"]
-
-
-def test_stream_event_is_flat_and_nested():
-    event = msgspec.json.decode(stream_error_event(ResourceLimitExceeded("max_retained_bytes", 7), 5))
-    assert event["type"] == "error"
-    assert event["sequence_number"] == 5
-    assert {key: event[key] for key in ("code", "message", "param")} == {
-        key: event["error"][key] for key in ("code", "message", "param")
-    }
-    assert event["error"]["type"] == "upstream_error"
-    assert event["error"]["resource"] == "max_retained_bytes"
-
-
-@given(message=st.text(), code=st.text(max_size=200), param=st.text(max_size=200), number=st.integers(0, 2**53))
-def test_bounded_event_fits_whatever_the_error_holds(message, code, param, number):
-    error = UpstreamRefused(message, upstream_status=400, code=code, type="x" * 300, param=param)
-    event = bounded_error_event(error, number)
-    assert len(event) <= MINIMAL_ERROR_BYTES
-    decoded = msgspec.json.decode(event)
-    assert decoded["sequence_number"] == number
-    assert decoded["error"]["message"] == decoded["message"]
-
-
-def test_bounded_event_still_names_the_limit():
-    event = msgspec.json.decode(bounded_error_event(ResourceLimitExceeded("max_stream_event_bytes", 1048576), 12345))
-    assert event["code"] == "response_resource_limit_exceeded"
-    assert "max_stream_event_bytes" in event["message"]
 
 
 def test_gateway_errors_pass_through():
