@@ -83,19 +83,15 @@ class Process:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def log_mark(self) -> int:
-        """Return the present end of the log, for `await_log`."""
-        return len(self.log)
-
-    def await_log(self, *needles: str, since: int = 0, timeout: float = 5.0) -> str:
+    def await_log(self, *needles: str, timeout: float = 5.0) -> str:
         """Return the first log line that holds all needles, waiting for it."""
         deadline = time.monotonic() + timeout
         while True:
-            for line in self.log[since:].splitlines():
+            for line in self.log.splitlines():
                 if all(needle in line for needle in needles):
                     return line
             if time.monotonic() > deadline:
-                raise AssertionError(f"no log line with {needles} within {timeout} s:\n{self.log[since:]}")
+                raise AssertionError(f"no log line with {needles} within {timeout} s:\n{self.log}")
             time.sleep(0.02)
 
     def _answers(self, path: str) -> bool:

@@ -1,13 +1,30 @@
 """One scripted upstream and one gateway with default limits for the whole run; tests that need others start them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 
 import pytest
 from harness.processes import Gateway
+from harness.reports import pytest_runtest_makereport
 from harness.upstream import Upstream
 
-StartGateway = Callable[..., Gateway]
+__all__ = ["pytest_runtest_makereport"]
+
+
+class GatewayStarter:
+    """Starts further gateways, stopped at the end of the test."""
+
+    def __init__(self, upstream: Upstream, folders: pytest.TempPathFactory, running: ExitStack) -> None:
+        self.started: list[Gateway] = []
+        self._upstream = upstream
+        self._folders = folders
+        self._running = running
+
+    def __call__(self, settings: Mapping[str, str] | None = None, url: str | None = None) -> Gateway:
+        """Start one with its own settings, in front of the scripted upstream unless another URL is given."""
+        gateway = Gateway(self._folders.mktemp("gateway"), url or self._upstream.url, settings)
+        self.started.append(gateway)
+        return self._running.enter_context(gateway)
 
 
 @pytest.fixture(scope="session")
@@ -25,12 +42,7 @@ def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def start_gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartGateway]:
-    """Starts further gateways, stopped at the end of the test."""
+def start_gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStarter]:
+    """Starts gateways of the test's own."""
     with ExitStack() as running:
-
-        def start(settings: Mapping[str, str] | None = None, url: str | None = None) -> Gateway:
-            folder = tmp_path_factory.mktemp("gateway")
-            return running.enter_context(Gateway(folder, url or upstream.url, settings))
-
-        yield start
+        yield GatewayStarter(upstream, tmp_path_factory, running)

@@ -180,6 +180,22 @@ def test_an_incomplete_call_is_left_out_and_needs_no_output(gateway: Gateway, up
     assert [text_of(item) for item in items_sent(upstream, model)] == ["weather?", "wait", "never mind"]
 
 
+def test_an_incomplete_call_that_is_sent_again_is_left_out(gateway: Gateway, upstream: Upstream) -> None:
+    model = upstream.script("incomplete call resent", says("fine"))
+    broken_off = {
+        "type": "function_call",
+        "call_id": "call_half",
+        "name": "f",
+        "arguments": "{",
+        "status": "incomplete",
+    }
+    told(
+        gateway, model, [{"role": "user", "content": "weather?"}, broken_off, {"role": "user", "content": "never mind"}]
+    )
+    assert texts_sent(upstream, model) == ["weather?", "never mind"]
+    assert len(items_sent(upstream, model)) == 2
+
+
 def test_history_outlives_a_restart(start_gateway: Callable[..., Gateway], upstream: Upstream) -> None:
     model = upstream.script("restart", in_turn(says("a1"), says("a2"), says("a3")))
     gateway = start_gateway()

@@ -108,7 +108,7 @@ BEGUN = [
 REFUSED = [
     Fault("stalls", stall, True, 504, "upstream_timeout"),
     Fault("hangs up", hang_up, True, 502, "upstream_unavailable"),
-    Fault("answers HTML to a stream", whole(HTML, content_type="text/html"), True, 502, "upstream_error"),
+    Fault("answers HTML to a stream", whole(HTML, content_type="text/html"), True, 502, "upstream_invalid_body"),
     Fault("fails with HTML", whole(HTML, 502, "text/html"), True, 502),
     Fault("fails", refuse(500, "out of memory"), True, 502),
     Fault("is overloaded", refuse(503, "too busy"), True, 503, words="too busy"),
@@ -116,10 +116,10 @@ REFUSED = [
     Fault("stalls", stall, False, 504, "upstream_timeout"),
     Fault("hangs up", hang_up, False, 502, "upstream_unavailable"),
     Fault("cuts the body", cut_the_json_body, False, 502),
-    Fault("answers HTML", whole(HTML, content_type="text/html"), False, 502, "upstream_error"),
-    Fault("answers garbage", whole(b'{"id": "resp_'), False, 502, "upstream_error"),
-    Fault("answers something else", whole(b'{"hello": "world"}'), False, 502, "upstream_error"),
-    Fault("answers a list", whole(b"[]"), False, 502, "upstream_error"),
+    Fault("answers HTML", whole(HTML, content_type="text/html"), False, 502, "upstream_invalid_body"),
+    Fault("answers garbage", whole(b'{"id": "resp_'), False, 502, "upstream_invalid_body"),
+    Fault("answers something else", whole(b'{"hello": "world"}'), False, 502, "upstream_invalid_body"),
+    Fault("answers a list", whole(b"[]"), False, 502, "upstream_invalid_body"),
     Fault("fails", refuse(500, "out of memory"), False, 502),
     Fault("limits", refuse(429, "slow down", Retry_After="7"), False, 429, "rate_limit_exceeded", "slow down"),
 ]
