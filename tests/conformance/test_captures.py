@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from conformance import capture as captures
-from conformance.capture import Capture, said_by, said_in, standard_usage
+from conformance.capture import Capture, Json, said_by, said_in, standard_usage
 from conformance.verdict import judge_response, judge_stream
-from harness.client import Answer, create
+from harness.client import Answer, client, create
 from harness.processes import Gateway
 from harness.upstream import Upstream
 
@@ -25,7 +25,7 @@ REFUSED = {
 }
 SERVED = [name for name in captures.names() if name not in {*QUEUED, *REFUSED}]
 STREAMED = [name for name in SERVED if captures.load(name).streams]
-JSON = [name for name in SERVED if name not in STREAMED]
+WHOLE = [name for name in SERVED if name not in STREAMED]
 # Engine extensions some of the recorded requests use; a gateway passes them on only where its owner says so.
 SETTINGS = {"upstream.allow_fields": '["request_id", "enable_response_messages"]'}
 
@@ -45,19 +45,32 @@ def play(gateway: Gateway, capture: Capture) -> Answer:
     return answer
 
 
+def expect_kept(gateway: Gateway, capture: Capture, response: Json) -> None:
+    """What was answered can be read again, unless it failed or was not to be stored."""
+    with client(gateway.port) as caller:
+        kept = caller.get(f"/v1/responses/{response['id']}")
+    if capture.status == "failed" or capture.asked.get("store") is False:
+        assert kept.status == 404
+    else:
+        assert kept.json == response
+
+
 @pytest.mark.parametrize("name", STREAMED)
 def test_streams(gateway: Gateway, name: str) -> None:
     capture = captures.load(name)
     answer = play(gateway, capture)
     assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-request-id"]
     assert judge_stream(answer.body) == []
     assert answer.final["status"] == capture.status
     assert said_in(answer.events) == capture.said
     if capture.final is not None:
         assert standard_usage(answer.final["usage"]) == standard_usage(capture.final["usage"])
+    expect_kept(gateway, capture, answer.final)
 
 
-@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize("name", WHOLE)
 def test_json(gateway: Gateway, name: str) -> None:
     capture = captures.load(name)
     response = play(gateway, capture).json
@@ -68,6 +81,7 @@ def test_json(gateway: Gateway, name: str) -> None:
     assert standard_usage(response["usage"]) == standard_usage(capture.final["usage"])
     if response["status"] == "incomplete" and response["output"]:
         assert response["output"][-1]["status"] == "incomplete"
+    expect_kept(gateway, capture, response)
 
 
 @pytest.mark.parametrize("name", sorted(QUEUED))

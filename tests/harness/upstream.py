@@ -21,7 +21,9 @@ class Request:
 
     Attributes:
         gone_at: monotonic seconds at which the caller hung up before the script was done, or None.
-        finished: the script ran to its end.
+        left: set once the caller hung up before the script was done.
+        finished: the script ran to its end; read it once `ended` is set.
+        ended: set when the script is over, whichever way.
     """
 
     path: str
@@ -30,6 +32,7 @@ class Request:
     gone_at: float | None = None
     finished: bool = False
     left: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -211,6 +214,7 @@ class Upstream:
                     task.cancel()
             await asyncio.gather(playing, hangup, return_exceptions=True)
         request.finished = not playing.cancelled() and playing.exception() is None
+        request.ended.set()
         if not request.finished:
             raise ConnectionResetError
 

@@ -76,6 +76,7 @@ def test_the_upstream_is_told_at_once(
     assert seconds < NOTICE_SECONDS
     gateway.await_log(request_id, '"status":499')
     assert gateway.rows(model) == 0
+    assert call.ended.wait(5)
     assert not call.finished
 
 
