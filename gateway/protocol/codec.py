@@ -5,7 +5,8 @@ way in both directions, so that nothing a caller or an engine wrote is lost.
 """
 
 import json
-from typing import Any
+from math import isfinite
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -17,8 +18,8 @@ def encode(value: Any) -> bytes:
     """Return compact JSON; text that UTF-8 cannot carry is escaped."""
     try:
         return _ENCODER.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":"), default=_raw).encode("ascii")
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
 
 
 def decode(data: bytes) -> Any:
@@ -31,7 +32,7 @@ def decode(data: bytes) -> Any:
         return _DECODER.decode(data)
     except msgspec.DecodeError as error:
         try:
-            return json.loads(data, parse_constant=_refuse)
+            return json.loads(data, parse_constant=_refuse, parse_float=_read_finite)
         except (ValueError, RecursionError):
             raise ValueError(str(error)) from error
     except RecursionError as error:
@@ -47,11 +48,10 @@ def convert(value: Any, kind: Any) -> Any:
     return msgspec.convert(value, kind)
 
 
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
+def _refuse(number: str) -> NoReturn:
+    raise ValueError(f"{number} is not a JSON number")
 
 
-def _raw(value: Any) -> Any:
-    if isinstance(value, msgspec.Raw):
-        return decode(bytes(value))
-    raise TypeError(f"{type(value).__name__} is not JSON")
+def _read_finite(digits: str) -> float:
+    number = float(digits)
+    return number if isfinite(number) else _refuse(digits)

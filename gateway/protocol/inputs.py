@@ -127,7 +127,7 @@ def _check_media(part: dict[str, Any], path: str, remote_images: bool) -> None:
         if not url[:5].lower().startswith("data:") and not remote_images:
             raise InvalidRequest(
                 f"'{path}.{key}' would be fetched by the inference server; send a data: URL, or ask the "
-                '[upstream] remote_images = "forward".',
+                'operator for [upstream] remote_images = "forward".',
                 code="unsupported_parameter",
                 param=f"{path}.{key}",
             )

@@ -157,7 +157,7 @@ def check_request(raw: dict[str, Any], policy: RequestPolicy) -> CreateRequest:
     try:
         fields: CreateFields = codec.convert(raw, CreateFields)
     except msgspec.ValidationError as error:
-        raise _explain(error, raw) from None
+        raise _explain(error) from None
     _refuse_unsupported(fields)
     extras = _read_extras(raw, policy)
     if not fields.model:
@@ -293,22 +293,38 @@ def _read_extras(raw: dict[str, Any], policy: RequestPolicy) -> dict[str, Any]:
 
 _KNOWN: frozenset[str] = frozenset(CreateFields.__struct_fields__)
 
-_PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?\Z", re.DOTALL)
+_MISMATCH = re.compile(
+    r"Expected `(?P<expected>.*?)(?: \| null)?`(?:, got `(?P<got>.*?)`)?(?P<rest>.*?)(?: - at `(?P<path>.*)`)?\Z",
+    re.DOTALL,
+)
+_JSON_NAMES = {
+    "str": "a string", "int": "an integer", "float": "a number", "bool": "a boolean", "array": "an array",
+    "object": "an object", "null": "null",
+}  # fmt: skip
 
 
-def _explain(error: msgspec.ValidationError, raw: dict[str, Any]) -> InvalidRequest:
-    found = _PATH.match(str(error))
-    what, path = (found["what"], found["path"] or "") if found else (str(error), "")
-    param = path.lstrip(".").replace("[...]", "") or None
-    name = (param or "").split(".")[0].split("[")[0]
-    if what.startswith("Expected `") and " got " in what:
-        detail = f"{what.rpartition(', got')[0]}, got {json_type(raw.get(name))}" if param == name else what
-        return InvalidRequest(f"Invalid type for '{param}': {_lower(detail)}.", code="invalid_type", param=param)
-    return InvalidRequest(f"Invalid value for '{param}': {_lower(what)}.", code="invalid_value", param=param)
+def _explain(error: msgspec.ValidationError) -> InvalidRequest:
+    """Return msgspec's complaint in the words of JSON, with the parameter it is about."""
+    found = _MISMATCH.match(str(error))
+    if found is None:
+        what, _, path = str(error).partition(" - at `")
+        param = _param_of(path.rstrip("`"))
+        return InvalidRequest(f"Invalid value for '{param}': {what[:128]}.", code="invalid_value", param=param)
+    param = _param_of(found["path"] or "")
+    expected = " or ".join(_JSON_NAMES.get(kind, kind) for kind in found["expected"].split(" | "))
+    if found["got"] is not None:
+        got = _JSON_NAMES.get(found["got"], found["got"])
+        return InvalidRequest(
+            f"Invalid type for '{param}': expected {expected}, got {got}.", code="invalid_type", param=param
+        )
+    return InvalidRequest(
+        f"Invalid value for '{param}': expected {expected}{found['rest']}.", code="invalid_value", param=param
+    )
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:].replace(" | null", "")
+def _param_of(path: str) -> str | None:
+    """Return the parameter a msgspec path points at; what lies inside a map or list is not named by it."""
+    return path.rpartition("$.")[2].replace("[...]", "") or None
 
 
 def _conversation(value: Any) -> ConversationRef | None:

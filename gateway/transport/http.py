@@ -1,6 +1,7 @@
 """`POST /v1/responses`: reads the body, asks the engine, answers as JSON or hands over to the event stream."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 from litestar.enums import ScopeType
@@ -18,6 +19,9 @@ from gateway.transport.sse import EventStream
 from gateway.transport.wire_errors import send_error
 
 RawHeaders = list[tuple[bytes, bytes]]
+
+# How much of a body that is too large is read and thrown away, in limits, so that its sender gets to read the answer.
+_DISCARD_FACTOR = 4
 
 
 class RequestTimeout(InvalidRequest):
@@ -98,28 +102,28 @@ class ResponsesEndpoint:
     async def _read_body(self, scope: HTTPScope, receive: Receive) -> bytes:
         limit = self._server.max_request_body_bytes
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if length.isdigit() and int(length) > limit:
-            raise _too_large(limit)
         chunks: list[bytes] = []
-        size = 0
+        size = int(length) if length.isdigit() and int(length) > limit else 0
         try:
             async with asyncio.timeout(self._server.request_body_timeout_seconds):
-                while True:
-                    message: Any = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientLeft
-                    chunk = message.get("body", b"")
+                async for chunk in _body_chunks(receive):
                     size += len(chunk)
-                    if size > limit:
-                        raise _too_large(limit)
-                    chunks.append(chunk)
-                    if not message.get("more_body", False):
-                        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                    if size <= limit:
+                        chunks.append(chunk)
+                        continue
+                    # A client that still sends would see its connection reset instead of the answer.
+                    chunks.clear()
+                    if size > limit * _DISCARD_FACTOR:
+                        break
         except TimeoutError:
-            raise RequestTimeout(
-                "The request body did not arrive within "
-                f"{self._server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds)."
-            ) from None
+            if size <= limit:
+                raise RequestTimeout(
+                    "The request body did not arrive within "
+                    f"{self._server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds)."
+                ) from None
+        if size > limit:
+            raise RequestTooLarge(f"The request body is larger than {limit} bytes ([server] max_request_body_bytes).")
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def _pick_headers(self, scope: HTTPScope) -> dict[str, str]:
         if not self._forwarded:
@@ -131,6 +135,16 @@ class ResponsesEndpoint:
         }
 
 
+async def _body_chunks(receive: Receive) -> AsyncIterator[bytes]:
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        yield message.get("body", b"")
+        if not message.get("more_body", False):
+            return
+
+
 def _extra_headers(plan: Plan) -> RawHeaders:
     unsupported = plan.request.toolset.unsupported
     if not unsupported:
@@ -138,7 +152,3 @@ def _extra_headers(plan: Plan) -> RawHeaders:
     # Tool types are the caller's words: only what a header may carry is repeated.
     names = ", ".join("".join(char for char in name if char.isalnum() or char in "_-") for name in unsupported[:16])
     return [(b"x-gateway-unsupported-tools", names.encode("ascii", "ignore"))]
-
-
-def _too_large(limit: int) -> RequestTooLarge:
-    return RequestTooLarge(f"The request body is larger than {limit} bytes ([server] max_request_body_bytes).")
