@@ -1,0 +1,111 @@
+"""The pages agree with the code and with each other."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from docs.pages import PAGES, ROOT, find_fences
+
+from gateway.config import load_config
+from gateway.config.render import written_form
+from gateway.config.tree import format_path, gateway_tree, walk
+from gateway.protocol.lifecycle import draw
+from gateway.telemetry import names
+from gateway.telemetry.names import Metric
+
+EXPLANATIONS = ROOT / "docs/explanation"
+CONFIG = load_config(None, {}).config
+SETTINGS = {format_path(path): (node, value) for path, node, value in walk(gateway_tree(), CONFIG)}
+METRICS = {value.name for value in vars(names).values() if isinstance(value, Metric)}
+SECTIONS = {key.partition(".")[0] for key in SETTINGS}
+FILE_ENDINGS = (".py", ".md", ".db", ".toml")
+
+
+def find_marked(page: Path) -> list[str]:
+    """Return what stands between backticks outside of fenced blocks."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", prose)
+
+
+def find_codes() -> set[str]:
+    """Return every error code the gateway raises by name; the simulator's are its own."""
+    codes = set()
+    for path in (ROOT / "gateway").rglob("*.py"):
+        if "simulated" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
+                codes.add(node.value.value)
+    return {code for code in codes if isinstance(code, str)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    local = [target.partition("#")[0] for target in targets if not re.match(r"https?://|#", target)]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_every_page_can_be_found_from_the_index() -> None:
+    found, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in found:
+            continue
+        found.add(page)
+        targets = re.findall(r"\]\(([^)#\s]+\.md)[^)]*\)", page.read_text())
+        waiting += [(page.parent / target).resolve() for target in targets if not target.startswith("http")]
+    assert set(PAGES) - found == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_keys_and_metrics_on_a_page_exist(page: Path) -> None:
+    marked = find_marked(page)
+    keys = {text for text in marked if re.fullmatch(r"[a-z]+\.[a-z_]+", text) and text.partition(".")[0] in SECTIONS}
+    bracketed = {
+        f"{section}.{key}" for text in marked for section, key in re.findall(r"^\[([a-z]+)\] ([a-z_]+)$", text)
+    }
+    assert {key for key in keys | bracketed if not key.endswith(FILE_ENDINGS)} - set(SETTINGS) == set()
+    metrics = {found for text in marked if (found := re.match(r"gateway_[a-z_]+", text))}
+    assert {metric[0] for metric in metrics} - METRICS == set()
+
+
+def test_the_limits_page_tells_the_defaults() -> None:
+    page = (EXPLANATIONS / "limits.md").read_text()
+    rows = re.findall(r"^\| `(responses\.max_\w+_bytes)` \| (\d+) MiB \|", page, re.MULTILINE)
+    assert len(rows) == 4
+    for key, mebibytes in rows:
+        node, value = SETTINGS[key]
+        assert written_form(node, value) == f"{mebibytes}MiB"
+
+
+def test_every_limit_callers_can_meet_is_explained() -> None:
+    page = (EXPLANATIONS / "limits.md").read_text()
+    limits = {key for key in SETTINGS if key.startswith(("server.", "responses.")) and ".max_" in key}
+    assert len(limits) >= 10
+    assert {key for key in limits if f"`{key}`" not in page} == set()
+
+
+def test_the_lifecycle_is_drawn_from_the_table() -> None:
+    (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "lifecycle.md"])
+    assert diagram.text.strip() == draw()
+
+
+def test_every_error_code_has_a_row() -> None:
+    page = (ROOT / "docs/reference/errors.md").read_text()
+    rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    codes = find_codes()
+    assert len(codes) > 10
+    assert codes - rows == set()
+
+
+def test_decisions_are_numbered_and_listed() -> None:
+    pages = sorted((ROOT / "docs/adr").glob("0*.md"))
+    index = (ROOT / "docs/adr/README.md").read_text()
+    for number, page in enumerate(pages, 1):
+        text = page.read_text()
+        assert page.name.startswith(f"{number:04d}-")
+        assert text.startswith(f"# {number}. ")
+        assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+        assert f"({page.name})" in index
