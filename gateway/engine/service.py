@@ -112,8 +112,9 @@ class Engine:
         """
         history = await self._load_history(caller.principal, request.fields.previous_response_id)
         new = await self._resolve_references(caller.principal, request.items)
-        match_outputs(history, new)
-        items = [*history, *new]
+        shown = drop_incomplete_calls(new)
+        match_outputs(history, shown)
+        items = [*history, *shown]
         self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
         turn = Turn(
             build_response(
@@ -129,7 +130,7 @@ class Engine:
             caller=caller,
             request=request,
             inputs=new,
-            items=[carry_item(item) for item in drop_incomplete_calls(items)],
+            items=[carry_item(item) for item in items],
             turn=turn,
             route=route,
         )
@@ -217,7 +218,7 @@ class Engine:
         history = await self._store.history(principal, response_id)
         if history is None:
             raise PreviousResponseNotFound(response_id)
-        return [_decode(item) for item in history.items]
+        return drop_incomplete_calls(_decode(item) for item in history.items)
 
     async def _resolve_references(self, principal: str, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         wanted = [item["id"] for item in items if item["type"] == "item_reference"]
