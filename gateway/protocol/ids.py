@@ -7,6 +7,8 @@ import os
 import re
 import time
 
+_RANDOM_BYTES = 10
+_BATCH = 64
 _SHAPE = re.compile(r"[a-z]+_[0-9a-f]{32}\Z")
 
 # The prefixes clients know from the API; they never parse them, people do.
@@ -43,12 +45,23 @@ def is_minted(value: str) -> bool:
 
 
 class UuidIds:
-    """Mints UUIDv7 ids (RFC 9562): 48 bits of milliseconds, then random bits, so ids sort by time."""
+    """Mints UUIDv7 ids (RFC 9562): 48 bits of milliseconds, then random bits, so ids sort by time.
+
+    Random bytes are fetched for many ids at once: each fetch is a system call that gives up the interpreter lock. A
+    forked process must not share an instance.
+    """
+
+    __slots__ = ("_random",)
+
+    def __init__(self) -> None:
+        self._random = b""
 
     def mint(self, prefix: str) -> str:
         """Return `<prefix>_<32 hex digits>`."""
-        milliseconds = time.time_ns() // 1_000_000
-        value = (milliseconds << 80) | int.from_bytes(os.urandom(10), "big")
+        if not self._random:
+            self._random = os.urandom(_RANDOM_BYTES * _BATCH)
+        random, self._random = self._random[:_RANDOM_BYTES], self._random[_RANDOM_BYTES:]
+        value = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(random, "big")
         value = (value & ~(0xF << 76)) | (0x7 << 76)
         value = (value & ~(0x3 << 62)) | (0x2 << 62)
         return f"{prefix}_{value:032x}"
