@@ -5,18 +5,16 @@ state of a slot, and the client's events are the difference between that state a
 `announcer` decides when.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal
-
-from msgspec import to_builtins
 
 from gateway.protocol import upstream_events as up
 from gateway.protocol.announcer import Announcer, Round
 from gateway.protocol.carriage import Carriage
 from gateway.protocol.events import Event, read_hosted
-from gateway.protocol.ids import prefix_of
 from gateway.protocol.items import OutputItem
 from gateway.protocol.ledger import VALUE_BYTES, Ledger, charge, text_bytes
+from gateway.protocol.naming import Naming
 from gateway.protocol.parts import (
     ArgumentsPart,
     InputPart,
@@ -36,10 +34,8 @@ from gateway.protocol.slots import (
     Slot,
     kind_of_part,
     part_text,
-    slot_for_part,
 )
-
-MAX_CALL_ID = 64
+from gateway.protocol.upstream_events import text_of
 
 SummaryMode = Literal["off", "instead", "both"]
 
@@ -64,9 +60,7 @@ class Accumulator:
         summary_mode: SummaryMode = "off",
     ) -> None:
         self._ledger = ledger
-        self._mint = mint
-        self._carriage = carriage
-        self._used = used_call_ids
+        self._naming = Naming(mint, carriage, used_call_ids)
         self._summary_mode = summary_mode
         self._announcer = Announcer()
         self._handlers: dict[type[up.UpstreamEvent], Callable[[Round, Any], list[Event]]] = {
@@ -107,26 +101,25 @@ class Accumulator:
         handler = self._handlers.get(type(event))
         return handler(round_, event) if handler else []
 
-    def adopt(self, round_: Round, output: Iterable[Any]) -> list[Event]:
-        """Take items a round's final snapshot holds beyond those that were streamed."""
-        out: list[Event] = []
-        for index, item in enumerate(output):
-            if index >= round_.opened and isinstance(item, dict) and item.get("id") not in round_.by_id:
-                out.extend(self._on_item_done(round_, up.ItemDone(item=item, output_index=index)))
-        return out
+    def adopt(self, round_: Round, index: int, item: Any) -> list[Event]:
+        """Take an item of a round's final snapshot if it is beyond those that were streamed."""
+        if not isinstance(item, dict) or index < round_.opened or index in round_.by_index:
+            return []
+        if text_of(item.get("id")) in round_.by_id:
+            return []
+        return self._on_item_done(round_, up.ItemDone(item=item, output_index=index))
 
     def end(self, round_: Round, *, truncated: bool) -> list[Event]:
         """Close what a round left open; the last item of a truncated round becomes `incomplete`."""
         for slot in round_.queue:
             self._close(slot)
-        out = self._announcer.end(round_, "incomplete" if truncated else "completed")
         if truncated and round_.last is not None:
-            self._ledger.replace(round_.last, charge(to_builtins(round_.last.final)))
-        return out
+            self._ledger.replace(round_.last, round_.last.charge("incomplete"))
+        return self._announcer.end(round_, "incomplete" if truncated else "completed")
 
     def abandon(self, round_: Round) -> list[Event]:
-        """Tell only that the held item is done; open items stay open, as in a failed response."""
-        return self._announcer.release(round_, "completed")
+        """Tell what is known already; open items stay open, as in a failed response."""
+        return self._announcer.abandon(round_)
 
     def output(self) -> list[OutputItem]:
         """Return the items the client has been told of, those still open as `incomplete`."""
@@ -135,54 +128,33 @@ class Accumulator:
     # ------------------------------------------------------------ items
 
     def _on_item_added(self, round_: Round, event: up.ItemAdded) -> list[Event]:
-        item_id = _id(event.item)
+        if text_of(event.item.get("type")) is None:
+            return []
+        item_id = text_of(event.item.get("id"))
         known = round_.by_index.get(event.output_index) if event.output_index is not None else None
         if known is None and item_id:
             known = round_.by_id.get(item_id)
         if known is not None and not known.closed and (item_id is None or known.engine_id in (None, item_id)):
             return []
-        slot = self._open(round_, self._slot_for(event.item), item_id, event.output_index)
+        slot = self._open(round_, self._naming.slot_for(event.item), item_id, event.output_index)
         return self._announcer.advance(round_, slot)
 
     def _on_item_done(self, round_: Round, event: up.ItemDone) -> list[Event]:
-        item_id = _id(event.item)
+        item_id = text_of(event.item.get("id"))
         slot = self._locate(round_, item_id, event.output_index)
-        if slot is None or (slot.closed and item_id not in round_.by_id):
-            slot = self._open(round_, self._slot_for(event.item), item_id, event.output_index)
+        if slot is None or (slot.closed and self._is_another(round_, item_id, event.output_index)):
+            if text_of(event.item.get("type")) is None:
+                return []
+            slot = self._open(round_, self._naming.slot_for(event.item), item_id, event.output_index)
         if slot.closed:
             return []
         self._take_snapshot(slot, event.item)
         self._close(slot)
         return self._announcer.advance(round_, slot)
 
-    def _slot_for(self, item: dict[str, Any]) -> Slot:
-        kind = item.get("type")
-        item_id = self._mint(prefix_of(kind if isinstance(kind, str) else ""))
-        if kind == "message":
-            return MessageSlot(item_id, item)
-        if kind == "reasoning":
-            return ReasoningSlot(item_id, item)
-        if kind == "function_call":
-            return self._call_slot(item_id, item)
-        if kind == "custom_tool_call":
-            call_id, name = self._call_id(item.get("call_id")), str(item.get("name") or "")
-            return CustomCallSlot(item_id, call_id, name, item.get("namespace"), carried=False)
-        return OpaqueSlot(item_id, item)
-
-    def _call_slot(self, item_id: str, item: dict[str, Any]) -> Slot:
-        call_id, name = self._call_id(item.get("call_id")), str(item.get("name") or "")
-        carried = self._carriage.resolve(name)
-        if carried.custom:
-            item_id = self._mint(prefix_of("custom_tool_call"))
-            return CustomCallSlot(item_id, call_id, carried.name, carried.namespace, carried=True)
-        return FunctionCallSlot(item_id, call_id, carried.name, carried.namespace or item.get("namespace"))
-
-    def _call_id(self, given: Any) -> str:
-        if not isinstance(given, str) or not 0 < len(given) <= MAX_CALL_ID or given in self._used:
-            given = self._mint(prefix_of("call"))
-        call_id: str = given
-        self._used.add(call_id)
-        return call_id
+    def _is_another(self, round_: Round, item_id: str | None, index: int | None) -> bool:
+        """Whether what names a closed item must be a new one, rather than a repetition of it."""
+        return item_id not in round_.by_id if item_id else index is None
 
     def _open(self, round_: Round, slot: Slot, item_id: str | None, index: int | None) -> Slot:
         self._ledger.grow(slot, slot.charge())
@@ -215,11 +187,11 @@ class Accumulator:
         elif isinstance(slot, FunctionCallSlot):
             self._take_name(slot, item.get("name"))
             part = self._part(slot, ArgumentsPart, 0)
-            self._push(slot, part, part.missing(_text(item.get("arguments"))))
+            self._push(slot, part, part.missing(text_of(item.get("arguments"))))
         elif isinstance(slot, CustomCallSlot):
             part = slot.carried or self._part(slot, InputPart, 0)
-            self._push(slot, part, part.missing(_text(item.get("arguments" if slot.carried else "input"))))
-        elif isinstance(slot, OpaqueSlot):
+            self._push(slot, part, part.missing(text_of(item.get("arguments" if slot.carried else "input"))))
+        elif isinstance(slot, OpaqueSlot) and item.get("type") == slot.item.get("type"):
             slot.item = {**item, "id": slot.id}
             self._ledger.replace(slot, slot.charge())
 
@@ -234,10 +206,10 @@ class Accumulator:
             if isinstance(part, dict) and isinstance(slot, ReasoningSlot):
                 self._take_part(slot, self._part(slot, SummaryPart, index), part)
         if isinstance(slot, ReasoningSlot) and not slot.encrypted_content:
-            if sealed := _text(item.get("encrypted_content")):
+            if sealed := text_of(item.get("encrypted_content")):
                 self._ledger.grow(slot, VALUE_BYTES + text_bytes(sealed))
                 slot.encrypted_content = sealed
-        elif isinstance(slot, MessageSlot) and not slot.phase and (phase := _text(item.get("phase"))):
+        elif isinstance(slot, MessageSlot) and not slot.phase and (phase := text_of(item.get("phase"))):
             self._ledger.grow(slot, VALUE_BYTES + text_bytes(phase))
             slot.phase = phase
 
@@ -254,10 +226,9 @@ class Accumulator:
         self._ledger.grow(slot, part.adopt(annotations, logprobs))
 
     def _take_name(self, slot: FunctionCallSlot, name: Any) -> None:
-        if not slot.name and isinstance(name, str) and name:
-            carried = self._carriage.resolve(name)
-            self._ledger.grow(slot, text_bytes(carried.name))
-            slot.name = carried.name
+        if not slot.name and (known := self._naming.name_of(name)):
+            self._ledger.grow(slot, text_bytes(known))
+            slot.name = known
 
     # ------------------------------------------------------------ parts
 
@@ -275,8 +246,7 @@ class Accumulator:
         return self._settle(round_, event, kind, event.content_index, None, "close")
 
     def _on_text_delta(self, round_: Round, event: up.TextDelta) -> list[Event]:
-        if event.logprobs:
-            slot = self._owner(round_, event, TextPart)
+        if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
             part = self._part(slot, TextPart, event.content_index or 0)
             if isinstance(part, TextPart) and not part.settled:
                 self._ledger.grow(slot, charge(event.logprobs) - VALUE_BYTES)
@@ -332,8 +302,7 @@ class Accumulator:
         fits = ReasoningSlot if kind in (ReasoningPart, SummaryPart) else MessageSlot
         if isinstance(slot, fits) and not (slot.closed and event.item_id and event.item_id not in round_.by_id):
             return slot
-        slot = slot_for_part(kind, self._mint("rs" if fits is ReasoningSlot else "msg"))
-        return self._open(round_, slot, event.item_id, event.output_index)
+        return self._open(round_, self._naming.slot_for_part(kind), event.item_id, event.output_index)
 
     def _part(self, slot: Slot, kind: type[Part], index: int) -> Part:
         if kind is ReasoningPart and self._summary_mode == "instead":
@@ -342,8 +311,8 @@ class Accumulator:
         if part is not None:
             return part
         part = self._open_part(slot, kind, index)
-        if kind is ReasoningPart and self._summary_mode == "both":
-            part.mirror = slot.find(SummaryPart, index) or self._open_part(slot, SummaryPart, index)
+        if kind is ReasoningPart and self._summary_mode == "both" and slot.find(SummaryPart, index) is None:
+            part.mirror = self._open_part(slot, SummaryPart, index)
         return part
 
     def _open_part(self, slot: Slot, kind: type[Part], index: int) -> Part:
@@ -355,10 +324,11 @@ class Accumulator:
     def _push(self, slot: Slot, part: Part, text: str | None) -> None:
         if not text or part.settled:
             return
-        self._ledger.grow(slot, text_bytes(text) * (1 if part.mirror is None else 2))
+        mirror = part.mirror if part.mirror is not None and not part.mirror.settled else None
+        self._ledger.grow(slot, text_bytes(text) * (1 if mirror is None else 2))
         part.push(text)
-        if part.mirror is not None:
-            part.mirror.push(text)
+        if mirror is not None:
+            mirror.push(text)
 
     # ------------------------------------------------------------ calls and hosted tools
 
@@ -402,11 +372,3 @@ class Accumulator:
         self._ledger.grow(slot, retained)
         slot.pending.append(read_hosted(event.fields, slot.id))
         return self._announcer.advance(round_, slot)
-
-
-def _id(item: dict[str, Any]) -> str | None:
-    return _text(item.get("id"))
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -48,8 +48,6 @@ class Announcer:
         """Return what is new in one part, nothing while its item waits."""
         if not slot.announced:
             return self.advance(round_, slot)
-        if round_.queue[0] is not slot:
-            return []
         out = part.flush(slot)
         if part.mirror is not None:
             out.extend(part.mirror.flush(slot))
@@ -60,6 +58,13 @@ class Announcer:
         out: list[Event] = []
         if round_.queue and round_.queue[0] is slot:
             self._tell(round_, out)
+        return out
+
+    def abandon(self, round_: Round) -> list[Event]:
+        """Return what a round that broke off owes: the `done` of the held item, or the rest of an open item's texts."""
+        out = self.release(round_, "completed")
+        if round_.queue and round_.queue[0].announced:
+            out.extend(round_.queue[0].flush())
         return out
 
     def end(self, round_: Round, status: Status) -> list[Event]:

@@ -291,6 +291,7 @@ def read_hosted(fields: dict[str, Any], item_id: str) -> HostedEvent:
     Raises:
         msgspec.ValidationError: a required field is missing or of the wrong type.
     """
-    own = {**fields, "item_id": item_id, "output_index": -1, "sequence_number": -1}
-    event: HostedEvent = convert(own, CATALOGUE[fields["type"]])
+    given = {name: value for name, value in fields.items() if value is not None}
+    own = {**given, "item_id": item_id, "output_index": -1, "sequence_number": -1}
+    event: HostedEvent = convert(own, CATALOGUE[fields["type"]])  # type: ignore[assignment]
     return event

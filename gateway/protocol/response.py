@@ -90,7 +90,7 @@ class Response(Struct, kw_only=True):
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if type(value) is int and value > 0 else 0
 
 
 def read_usage(value: Any) -> Usage | None:

@@ -24,6 +24,10 @@ from gateway.protocol.parts import (
     SummaryPart,
     TextPart,
 )
+from gateway.protocol.upstream_events import text_of
+
+# A status an item may keep; any other gives way when the item ends.
+_ENDED = ("completed", "incomplete", "failed")
 
 
 class Slot(Owner):
@@ -66,9 +70,9 @@ class Slot(Owner):
         """Return the item as `output_item.added` shows it: in progress and empty."""
         raise NotImplementedError
 
-    def charge(self) -> int:
-        """Return the whole charge of the item as it stands; its status counts as `completed`."""
-        return charge(to_builtins(self.render("completed")))
+    def charge(self, status: Status = "completed") -> int:
+        """Return the whole charge of the item as it stands, with the status it will end with."""
+        return charge(to_builtins(self.render(status)))
 
     def find(self, kind: type[Part], index: int) -> Part | None:
         """Return the part the engine calls `index`, or None."""
@@ -102,8 +106,8 @@ class MessageSlot(Slot):
 
     def __init__(self, item_id: str, item: dict[str, Any]) -> None:
         super().__init__(item_id)
-        self.role = _text(item.get("role")) or "assistant"
-        self.phase = _text(item.get("phase"))
+        self.role = text_of(item.get("role")) or "assistant"
+        self.phase = text_of(item.get("phase"))
 
     def render(self, status: Status) -> items.Message:
         """Return the message with its content."""
@@ -127,7 +131,7 @@ class ReasoningSlot(Slot):
 
     def __init__(self, item_id: str, item: dict[str, Any]) -> None:
         super().__init__(item_id)
-        self.encrypted_content = _text(item.get("encrypted_content"))
+        self.encrypted_content = text_of(item.get("encrypted_content"))
 
     def render(self, status: Status) -> items.Reasoning:
         """Return the reasoning item."""
@@ -160,6 +164,12 @@ class FunctionCallSlot(Slot):
     def ready(self) -> bool:
         """A call is announced once its name is known."""
         return bool(self.name) or self.closed
+
+    def close(self) -> None:
+        """Mark the call as final; without a word from the engine its arguments are the empty text."""
+        if self.find(ArgumentsPart, 0) is None:
+            self.open_part(ArgumentsPart, 0)
+        super().close()
 
     def render(self, status: Status) -> items.FunctionCall:
         """Return the call with its arguments so far."""
@@ -202,24 +212,22 @@ class CustomCallSlot(Slot):
 
     def close(self) -> None:
         """Mark the call as final; a carried one gets its input now."""
+        part = self.find(InputPart, 0) or self.open_part(InputPart, 0)
         if self.carried is not None and not self.closed:
-            part = self.find(InputPart, 0) or self.open_part(InputPart, 0)
-            text = unwrap_input(self.carried.text)
-            if text:
+            if text := unwrap_input(self.carried.text):
                 part.push(text)
             self.carried = ArgumentsPart(0)
         super().close()
 
     def render(self, status: Status) -> items.CustomToolCall:
-        """Return the call with its input so far; a carried call's raw arguments stand in until it is closed."""
+        """Return the call with its input so far; that of a carried call is empty until it is closed."""
         part = self.find(InputPart, 0)
-        raw = self.carried.text if self.carried is not None else ""
         return items.CustomToolCall(
             id=self.id,
             status=status,
             call_id=self.call_id,
             name=self.name,
-            input=part.text if part else raw,
+            input=part.text if part else "",
             namespace=self.namespace or UNSET,
         )
 
@@ -247,9 +255,9 @@ class OpaqueSlot(Slot):
 
     def render(self, status: Status) -> dict[str, Any]:
         """Return the item as it came, with our id; a status it had while it ran gives way to the final one."""
-        if self.item.get("status") in (None, "in_progress") and "status" in self.item:
-            return {**self.item, "status": status}
-        return self.item
+        if "status" not in self.item or self.item["status"] in _ENDED:
+            return self.item
+        return {**self.item, "status": status}
 
     def skeleton(self) -> dict[str, Any]:
         """Return the item as the engine announced it."""
@@ -261,13 +269,6 @@ class OpaqueSlot(Slot):
         for event in waiting:
             event.output_index = self.output_index
         return [*waiting]
-
-
-def slot_for_part(kind: type[Part], item_id: str) -> Slot:
-    """Return a slot for a part that came without its item's `added`."""
-    if kind in (ReasoningPart, SummaryPart):
-        return ReasoningSlot(item_id, {})
-    return MessageSlot(item_id, {})
 
 
 PART_KINDS: dict[str, type[Part]] = {
@@ -291,8 +292,4 @@ def kind_of_part(part: dict[str, Any] | None, slot: Slot | None) -> type[Part]:
 
 def part_text(part: dict[str, Any]) -> str | None:
     """Return the text of an engine's part object."""
-    return _text(part.get("refusal")) if part.get("type") == "refusal" else _text(part.get("text"))
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+    return text_of(part.get("refusal")) if part.get("type") == "refusal" else text_of(part.get("text"))

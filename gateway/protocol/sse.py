@@ -157,7 +157,8 @@ class SseDecoder:
 
     def _check_tail(self) -> None:
         pending = len(self._buffer)
-        self._check_line(pending - self._line_start - self._buffer.endswith(b"\r"))
+        mark = len(_BOM) if self._at_start and self._buffer.startswith(_BOM) else 0
+        self._check_line(pending - self._line_start - mark - self._buffer.endswith(b"\r"))
         if pending > self._max + _BLOCK_SLACK:
             raise ResourceLimitExceeded("max_upstream_sse_line_bytes", self._max)
 

@@ -28,6 +28,8 @@ _ENDED_STATUS: dict[type[up.Ended], str] = {
     up.Cancelled: "cancelled",
 }
 _ROOT = "/root"
+# Longest code or type repeated in the minimal error, in characters.
+_LONGEST_NAME = 40
 
 
 class Turn:
@@ -56,6 +58,8 @@ class Turn:
         self.ledger = Ledger(limits.max_retained_bytes)
         self.phase = Phase.ADMITTED
         self._next = 0
+        # Events made but not handed over yet; what an error leaves here is owed before the terminal.
+        self._owed: list[Event] = []
         self._usage: Usage | None = None
         self._reason: str | None = None
         self._items = Accumulator(
@@ -88,18 +92,8 @@ class Turn:
             UpstreamError: the engine reported a failure.
             ResourceLimitExceeded: the turn would retain more than `max_retained_bytes`.
         """
-        if round_.ended:
-            return []
-        if isinstance(event, up.Ended):
-            return self._number(self._end_round(round_, event))
-        if isinstance(event, up.Failure):
-            raise UpstreamError(event.message, code=event.code)
-        try:
-            return self._number(self._items.apply(round_, event))
-        except ValidationError as error:
-            raise UpstreamError(
-                f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event"
-            ) from error
+        self._take(round_, event)
+        return self._hand_over()
 
     def ingest_body(self, round_: Round, body: Any) -> list[Event]:
         """Take a whole JSON answer, item by item, through `ingest`.
@@ -112,12 +106,11 @@ class Turn:
             raise UpstreamError("The upstream answered JSON that is not a response.", code="upstream_invalid_body")
         if body.get("status", "completed") in ("queued", "in_progress"):
             raise UpstreamError("The upstream answered a response that is not finished.", code="upstream_invalid_body")
-        out: list[Event] = []
         for index, item in enumerate(body["output"]):
             if isinstance(item, dict):
-                out.extend(self.ingest(round_, up.ItemDone(item=item, output_index=index)))
-        out.extend(self.ingest(round_, up.Completed(response=body)))
-        return out
+                self._take(round_, up.ItemDone(item=item, output_index=index))
+        self._take(round_, up.Completed(response=body))
+        return self._hand_over()
 
     # ------------------------------------------------------------ the way out
 
@@ -151,7 +144,9 @@ class Turn:
             the partial output, without output, without the request's own fields, and last the minimal `error` event,
             which may always be sent. The caller sends the first that fits.
         """
-        owed = self._number(self._items.abandon(round_)) if round_ is not None else []
+        if round_ is not None:
+            self._owed.extend(self._items.abandon(round_))
+        owed = self._hand_over()
         self.phase = move(self.phase, Phase.FAILED)
         self.response = structs.replace(
             self.response,
@@ -168,7 +163,26 @@ class Turn:
 
     # ------------------------------------------------------------ inside
 
-    def _end_round(self, round_: Round, event: up.Ended) -> list[Event]:
+    def _take(self, round_: Round, event: up.UpstreamEvent) -> None:
+        if round_.ended:
+            return
+        if isinstance(event, up.Ended):
+            self._end_round(round_, event)
+        elif isinstance(event, up.Failure):
+            raise UpstreamError(event.message, code=event.code)
+        else:
+            try:
+                self._owed.extend(self._items.apply(round_, event))
+            except ValidationError as error:
+                raise UpstreamError(
+                    f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event"
+                ) from error
+
+    def _hand_over(self) -> list[Event]:
+        out, self._owed = self._owed, []
+        return self._number(out)
+
+    def _end_round(self, round_: Round, event: up.Ended) -> None:
         snapshot = event.response or {}
         status = snapshot.get("status")
         if status not in ("completed", "incomplete", "failed", "cancelled"):
@@ -177,14 +191,14 @@ class Turn:
         if status in ("failed", "cancelled"):
             raise _failure_of(snapshot, status)
         output = snapshot.get("output")
-        out = self._items.adopt(round_, output) if isinstance(output, list) else []
+        for index, item in enumerate(output if isinstance(output, list) else []):
+            self._owed.extend(self._items.adopt(round_, index, item))
         if status == "incomplete":
             details = snapshot.get("incomplete_details")
             reason = details.get("reason") if isinstance(details, dict) else None
             self._reason = reason if isinstance(reason, str) and reason else "max_output_tokens"
-        out.extend(self._items.end(round_, truncated=status == "incomplete"))
+        self._owed.extend(self._items.end(round_, truncated=status == "incomplete"))
         round_.ended = True
-        return out
 
     def _failures(self, error: GatewayError) -> Iterator[Event]:
         number = self._next
@@ -207,11 +221,20 @@ class Turn:
 
 def minimal_error(error: GatewayError, sequence_number: int) -> ErrorEvent:
     """Return an `error` event of at most 320 bytes, with the fields flat and nested."""
-    message = error.message if error.message.isascii() else "The response failed."
-    room = (MINIMAL_ERROR_BYTES - 170 - 2 * len(error.code) - len(error.type)) // 2
-    message = message.replace('"', "'").replace("\\", "/")[: max(0, room)]
-    detail = ErrorDetail(type=error.type, code=error.code, message=message)
-    return ErrorEvent(sequence_number=sequence_number, code=error.code, message=message, error=detail)
+    code = error.code if _is_plain(error.code, _LONGEST_NAME) else type(error).code
+    kind = error.type if _is_plain(error.type, _LONGEST_NAME) else type(error).type
+    message = error.message.replace('"', "'").replace("\\", "/")
+    if not _is_plain(message, len(message)):
+        message = "The response failed."
+    # Code and message are there twice; 160 is the rest of the event with its longest number.
+    message = message[: (MINIMAL_ERROR_BYTES - 160 - 2 * len(code) - len(kind)) // 2]
+    detail = ErrorDetail(type=kind, code=code, message=message)
+    return ErrorEvent(sequence_number=sequence_number, code=code, message=message, error=detail)
+
+
+def _is_plain(text: str, longest: int) -> bool:
+    """Whether a text takes one byte a character in JSON."""
+    return 0 < len(text) <= longest and text.isascii() and text.isprintable() and not set('"\\') & set(text)
 
 
 def _response_error(error: GatewayError) -> ResponseError:
@@ -225,8 +248,5 @@ def _response_error(error: GatewayError) -> ResponseError:
 def _failure_of(snapshot: dict[str, Any], status: str) -> UpstreamError:
     error = snapshot.get("error")
     fields: dict[str, Any] = error if isinstance(error, dict) else {}
-    message, code = fields.get("message"), fields.get("code")
-    return UpstreamError(
-        message[:4096] if isinstance(message, str) and message else f"The upstream ended the response as {status}.",
-        code=code if isinstance(code, str) and code else "server_error",
-    )
+    message = up.text_of(fields.get("message")) or f"The upstream ended the response as {status}."
+    return UpstreamError(message[: up.MAX_ERROR_MESSAGE], code=up.read_code(fields.get("code")))

@@ -14,6 +14,10 @@ from gateway.protocol import codec
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import HOSTED
 
+# What an engine says of its own failure is repeated to the client no longer than this, in characters.
+MAX_ERROR_MESSAGE = 4096
+MAX_ERROR_CODE = 64
+
 
 class UpstreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
     """Base of what the parser returns."""
@@ -207,13 +211,14 @@ def _classify(name: bytes, data: bytes) -> UpstreamEvent:
         return Hosted(
             kind=kind,
             fields=fields,
-            item_id=_text(fields.get("item_id")),
+            item_id=text_of(fields.get("item_id")),
             output_index=_index(fields.get("output_index")),
         )
     if kind not in _TAGS:
         return Unknown(kind=kind)
     try:
-        return codec.convert(fields, _Known)  # type: ignore[no-any-return]
+        given = {name: value for name, value in fields.items() if value is not None}
+        return codec.convert(given, _Known)  # type: ignore[no-any-return]
     except ValidationError as error:
         raise UpstreamError(
             f"The upstream sent a malformed {kind} event: {error}.", code="upstream_invalid_event"
@@ -226,17 +231,22 @@ _TAGS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in _K
 def _read_failure(fields: dict[str, Any]) -> Failure:
     nested = fields.get("error")
     inner = nested if isinstance(nested, dict) else fields
-    message = _text(inner.get("message")) or _text(fields.get("message")) or _text(nested)
-    code = inner.get("code")
+    message = text_of(inner.get("message")) or text_of(fields.get("message")) or text_of(nested)
     return Failure(
-        message=(message or "The upstream reported an error without a message.")[:4096],
-        code=code if isinstance(code, str) and code else "server_error",
+        message=(message or "The upstream reported an error without a message.")[:MAX_ERROR_MESSAGE],
+        code=read_code(inner.get("code")),
     )
 
 
-def _text(value: Any) -> str | None:
+def read_code(value: Any) -> str:
+    """Return an engine's error code if it is one of ours to repeat, short text, else `server_error`."""
+    return value if isinstance(value, str) and 0 < len(value) <= MAX_ERROR_CODE else "server_error"
+
+
+def text_of(value: Any) -> str | None:
+    """Return a field of an engine's object if it is text, else None."""
     return value if isinstance(value, str) else None
 
 
 def _index(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
+    return value if type(value) is int else None
