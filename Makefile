@@ -10,7 +10,10 @@ PYTEST  := $(BIN)/python -m pytest
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3 python
 USABLE  := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
-# Processes that tests start are measured too; the variables reach them through the environment.
+# Many tests wait for clocks and sockets, so two processes pay off on any machine; more want more databases.
+JOBS    ?= 2
+
+# Measures every process of a run, those that tests start included: the variables reach them by inheritance.
 COVERED := COVERAGE_FILE=$(CURDIR)/.coverage COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml
 
 .DEFAULT_GOAL := help
@@ -47,7 +50,7 @@ demo: $(STAMP) ## See the gateway at work, with a simulated inference server; DE
 
 test: $(STAMP) ## Run the tests that need nothing beyond Python, make and git, with coverage
 	@$(BIN)/coverage erase
-	@$(COVERED) $(BIN)/coverage run -m pytest -q -m "not full"
+	@$(COVERED) $(PYTEST) -q -n $(JOBS) -m "not full"
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --fail-under=90
 	@$(BIN)/coverage report --fail-under=100 --include='gateway/protocol/*'
