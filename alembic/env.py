@@ -1,8 +1,8 @@
 """Runs the migrations on the connection the gateway hands over, or, for developers, on `alembic -x url=URL`."""
 
+from alembic import context
 from sqlalchemy import Connection
 
-from alembic import context
 from gateway.storage.engine import create_file, open_engine
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.tables import metadata

@@ -1,7 +1,6 @@
 """Responses, items, conversations and agents."""
 
 import sqlalchemy as sa
-
 from alembic import op
 
 revision = "0001"
