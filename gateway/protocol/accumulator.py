@@ -6,7 +6,7 @@ state of a slot, and the client's events are the difference between that state a
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from gateway.protocol import upstream_events as up
 from gateway.protocol.announcer import Announcer, Round
@@ -63,32 +63,6 @@ class Accumulator:
         self._naming = Naming(mint, carriage, used_call_ids)
         self._summary_mode = summary_mode
         self._announcer = Announcer()
-        self._handlers: dict[type[up.UpstreamEvent], Callable[[Round, Any], list[Event]]] = {
-            up.TextDelta: self._on_text_delta,
-            up.ReasoningDelta: lambda r, e: self._grow(r, e, ReasoningPart, e.content_index),
-            up.RefusalDelta: lambda r, e: self._grow(r, e, RefusalPart, e.content_index),
-            up.SummaryDelta: lambda r, e: self._grow(r, e, SummaryPart, e.summary_index),
-            up.ArgumentsDelta: self._on_arguments_delta,
-            up.InputDelta: self._on_arguments_delta,
-            up.ItemAdded: self._on_item_added,
-            up.ItemDone: self._on_item_done,
-            up.PartAdded: self._on_part_added,
-            up.ReasoningPartAdded: self._on_part_added,
-            up.PartDone: self._on_part_done,
-            up.ReasoningPartDone: self._on_part_done,
-            up.SummaryPartAdded: lambda r, e: self._settle(r, e, SummaryPart, e.summary_index, None, "open"),
-            up.SummaryPartDone: lambda r, e: self._settle(
-                r, e, SummaryPart, e.summary_index, part_text(e.part or {}), "close"
-            ),
-            up.TextDone: self._on_text_done,
-            up.ReasoningDone: lambda r, e: self._settle(r, e, ReasoningPart, e.content_index, e.text, "settle"),
-            up.RefusalDone: lambda r, e: self._settle(r, e, RefusalPart, e.content_index, e.refusal, "settle"),
-            up.SummaryDone: lambda r, e: self._settle(r, e, SummaryPart, e.summary_index, e.text, "settle"),
-            up.ArgumentsDone: self._on_arguments_done,
-            up.InputDone: self._on_arguments_done,
-            up.AnnotationAdded: self._on_annotation,
-            up.Hosted: self._on_hosted,
-        }
 
     # ------------------------------------------------------------ what the turn calls
 
@@ -98,8 +72,8 @@ class Accumulator:
         Raises:
             ResourceLimitExceeded: the ledger refused; the client's events so far remain true.
         """
-        handler = self._handlers.get(type(event))
-        return handler(round_, event) if handler else []
+        handler = self._HANDLERS.get(type(event))
+        return handler(self, round_, event) if handler else []
 
     def adopt(self, round_: Round, index: int, item: Any) -> list[Event]:
         """Take an item of a round's final snapshot if it is beyond those that were streamed."""
@@ -372,3 +346,31 @@ class Accumulator:
         self._ledger.grow(slot, retained)
         slot.pending.append(read_hosted(event.fields, slot.id))
         return self._announcer.advance(round_, slot)
+
+    # One table for all: handlers bound to an instance would tie it into a reference cycle.
+    _HANDLERS: ClassVar[dict[type[up.UpstreamEvent], Callable[["Accumulator", Round, Any], list[Event]]]] = {
+        up.TextDelta: _on_text_delta,
+        up.ReasoningDelta: lambda self, r, e: self._grow(r, e, ReasoningPart, e.content_index),
+        up.RefusalDelta: lambda self, r, e: self._grow(r, e, RefusalPart, e.content_index),
+        up.SummaryDelta: lambda self, r, e: self._grow(r, e, SummaryPart, e.summary_index),
+        up.ArgumentsDelta: _on_arguments_delta,
+        up.InputDelta: _on_arguments_delta,
+        up.ItemAdded: _on_item_added,
+        up.ItemDone: _on_item_done,
+        up.PartAdded: _on_part_added,
+        up.ReasoningPartAdded: _on_part_added,
+        up.PartDone: _on_part_done,
+        up.ReasoningPartDone: _on_part_done,
+        up.SummaryPartAdded: lambda self, r, e: self._settle(r, e, SummaryPart, e.summary_index, None, "open"),
+        up.SummaryPartDone: lambda self, r, e: self._settle(
+            r, e, SummaryPart, e.summary_index, part_text(e.part or {}), "close"
+        ),
+        up.TextDone: _on_text_done,
+        up.ReasoningDone: lambda self, r, e: self._settle(r, e, ReasoningPart, e.content_index, e.text, "settle"),
+        up.RefusalDone: lambda self, r, e: self._settle(r, e, RefusalPart, e.content_index, e.refusal, "settle"),
+        up.SummaryDone: lambda self, r, e: self._settle(r, e, SummaryPart, e.summary_index, e.text, "settle"),
+        up.ArgumentsDone: _on_arguments_done,
+        up.InputDone: _on_arguments_done,
+        up.AnnotationAdded: _on_annotation,
+        up.Hosted: _on_hosted,
+    }
