@@ -24,6 +24,7 @@ help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 install: $(STAMP) ## Make .venv with everything in it; the other targets do so by themselves
+	@echo "Everything is in $(VENV)"
 
 $(STAMP): pyproject.toml constraints.txt
 	@python=; \
