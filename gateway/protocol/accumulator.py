@@ -38,6 +38,7 @@ from gateway.protocol.slots import (
 from gateway.protocol.upstream_events import text_of
 
 SummaryMode = Literal["off", "instead", "both"]
+PartEvent = up.PartAdded | up.PartDone | up.ReasoningPartAdded | up.ReasoningPartDone
 
 
 class Accumulator:
@@ -156,6 +157,8 @@ class Accumulator:
         return slot
 
     def _take_snapshot(self, slot: Slot, item: dict[str, Any]) -> None:
+        if item.get("type") != slot.engine_type:
+            return
         if isinstance(slot, MessageSlot | ReasoningSlot):
             self._take_parts(slot, item)
         elif isinstance(slot, FunctionCallSlot):
@@ -165,7 +168,7 @@ class Accumulator:
         elif isinstance(slot, CustomCallSlot):
             part = slot.carried or self._part(slot, InputPart, 0)
             self._push(slot, part, part.missing(text_of(item.get("arguments" if slot.carried else "input"))))
-        elif isinstance(slot, OpaqueSlot) and item.get("type") == slot.item.get("type"):
+        elif isinstance(slot, OpaqueSlot):
             slot.item = {**item, "id": slot.id}
             self._ledger.replace(slot, slot.charge())
 
@@ -174,7 +177,10 @@ class Accumulator:
         parts = [{"type": None, "text": content}] if isinstance(content, str) else content
         for index, part in enumerate(parts if isinstance(parts, list) else []):
             if isinstance(part, dict):
-                self._take_part(slot, self._part(slot, kind_of_part(part, slot), index), part)
+                kind = kind_of_part(part, slot)
+                if isinstance(slot, MessageSlot) and kind in (ReasoningPart, SummaryPart):
+                    kind = OpaquePart
+                self._take_part(slot, self._part(slot, kind, index), part)
         summary = item.get("summary")
         for index, part in enumerate(summary if isinstance(summary, list) else []):
             if isinstance(part, dict) and isinstance(slot, ReasoningSlot):
@@ -189,8 +195,9 @@ class Accumulator:
 
     def _take_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
         if isinstance(part, OpaquePart):
-            self._ledger.grow(slot, charge(value) - charge(part.value))
-            part.value = value
+            if not part.closed:
+                self._ledger.grow(slot, charge(value) - charge(part.value))
+                part.value = value
             return
         self._push(slot, part, part.missing(part_text(value)))
         if isinstance(part, TextPart):
@@ -206,18 +213,14 @@ class Accumulator:
 
     # ------------------------------------------------------------ parts
 
-    def _on_part_added(self, round_: Round, event: up.PartAdded | up.ReasoningPartAdded) -> list[Event]:
-        slot = self._locate(round_, event.item_id, event.output_index)
-        kind = ReasoningPart if isinstance(event, up.ReasoningPartAdded) else kind_of_part(event.part, slot)
-        return self._settle(round_, event, kind, event.content_index, None, "open")
-
-    def _on_part_done(self, round_: Round, event: up.PartDone | up.ReasoningPartDone) -> list[Event]:
-        slot = self._locate(round_, event.item_id, event.output_index)
-        kind = ReasoningPart if isinstance(event, up.ReasoningPartDone) else kind_of_part(event.part, slot)
+    def _on_part(self, round_: Round, event: PartEvent, until: Literal["open", "close"]) -> list[Event]:
+        kind: type[Part] = ReasoningPart
+        if isinstance(event, up.PartAdded | up.PartDone):
+            kind = kind_of_part(event.part, self._locate(round_, event.item_id, event.output_index))
         owner = self._owner(round_, event, kind)
-        if not owner.closed:
+        if not owner.closed and (until == "close" or kind is OpaquePart):
             self._take_part(owner, self._part(owner, kind, event.content_index or 0), event.part or {})
-        return self._settle(round_, event, kind, event.content_index, None, "close")
+        return self._settle(round_, event, kind, event.content_index, None, until)
 
     def _on_text_delta(self, round_: Round, event: up.TextDelta) -> list[Event]:
         if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
@@ -357,10 +360,10 @@ class Accumulator:
         up.InputDelta: _on_arguments_delta,
         up.ItemAdded: _on_item_added,
         up.ItemDone: _on_item_done,
-        up.PartAdded: _on_part_added,
-        up.ReasoningPartAdded: _on_part_added,
-        up.PartDone: _on_part_done,
-        up.ReasoningPartDone: _on_part_done,
+        up.PartAdded: lambda self, r, e: self._on_part(r, e, "open"),
+        up.ReasoningPartAdded: lambda self, r, e: self._on_part(r, e, "open"),
+        up.PartDone: lambda self, r, e: self._on_part(r, e, "close"),
+        up.ReasoningPartDone: lambda self, r, e: self._on_part(r, e, "close"),
         up.SummaryPartAdded: lambda self, r, e: self._settle(r, e, SummaryPart, e.summary_index, None, "open"),
         up.SummaryPartDone: lambda self, r, e: self._settle(
             r, e, SummaryPart, e.summary_index, part_text(e.part or {}), "close"

@@ -79,7 +79,8 @@ def _read_item(value: Any, path: str, remote_images: bool) -> dict[str, Any]:
 
 
 def _check_message(item: dict[str, Any], path: str, remote_images: bool) -> None:
-    if item.get("role") not in _ROLES:
+    role = item.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
         raise InvalidRequest(
             f"'{path}.role' must be one of {', '.join(sorted(_ROLES))}.", code="invalid_value", param=f"{path}.role"
         )
@@ -102,7 +103,7 @@ def _check_content(content: Any, path: str, remote_images: bool) -> None:
                 raise _wrong_type(f"{where}.{key}", "a string", part.get(key))
         elif kind in ("input_image", "input_file"):
             _check_media(part, where, remote_images)
-        elif kind not in _OTHER_PARTS:
+        elif not isinstance(kind, str) or kind not in _OTHER_PARTS:
             shown = repr(kind[:64]) if isinstance(kind, str) else "missing"
             raise InvalidRequest(
                 f"The type of '{where}' is {shown}, which is not a content part type.",

@@ -87,8 +87,7 @@ class Part:
         if self._pending:
             text = self._pending[0] if len(self._pending) == 1 else "".join(self._pending)
             self._pending.clear()
-            if text:
-                out.append(self._delta(text, owner))
+            out.append(self._delta(text, owner))
         if self.settled and not self._said_text:
             self._said_text = True
             out.append(self._text_done(owner))
@@ -311,10 +310,6 @@ class ArgumentsPart(Part):
     def base_charge(self) -> int:
         """Return 0: the empty string is part of the item already."""
         return 0
-
-    def render(self) -> str:
-        """Return the text."""
-        return self.text
 
     def _added(self, owner: Owner) -> list[Event]:  # noqa: ARG002
         return []

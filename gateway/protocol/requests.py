@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from gateway.protocol import codec
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.inputs import json_type, read_input
-from gateway.protocol.response import ConversationRef, Response
+from gateway.protocol.response import Response
 from gateway.protocol.tools import Toolset, build_toolset
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -190,7 +190,6 @@ def build_response(request: CreateRequest, *, response_id: str, created_at: int)
         model=request.model,
         parallel_tool_calls=fields.parallel_tool_calls is not False,
         previous_response_id=fields.previous_response_id,
-        conversation=_conversation(fields.conversation),
         presence_penalty=fields.presence_penalty or 0,
         frequency_penalty=fields.frequency_penalty or 0,
         prompt_cache_key=fields.prompt_cache_key,
@@ -272,7 +271,7 @@ def _refuse_unsupported(fields: CreateFields) -> None:
         raise InvalidRequest("'multi_agent' is not supported.", code="unsupported_parameter", param="multi_agent")
     for name, advice in _UNSUPPORTED.items():
         value = getattr(fields, name)
-        if value not in (None, False, []):
+        if value is not None and value is not False and value != []:
             raise InvalidRequest(f"'{name}' is not supported. {advice}", code="unsupported_parameter", param=name)
 
 
@@ -325,11 +324,3 @@ def _explain(error: msgspec.ValidationError) -> InvalidRequest:
 def _param_of(path: str) -> str | None:
     """Return the parameter a msgspec path points at; what lies inside a map or list is not named by it."""
     return path.rpartition("$.")[2].replace("[...]", "") or None
-
-
-def _conversation(value: Any) -> ConversationRef | None:
-    if isinstance(value, str):
-        return ConversationRef(id=value)
-    if isinstance(value, dict) and isinstance(value.get("id"), str):
-        return ConversationRef(id=value["id"])
-    return None

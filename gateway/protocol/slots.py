@@ -58,6 +58,11 @@ class Slot(Owner):
         return True
 
     @property
+    def engine_type(self) -> Any:
+        """The type the engine's snapshots of the item have."""
+        raise NotImplementedError
+
+    @property
     def has_texts(self) -> bool:
         """Whether a part other than a summary has been opened."""
         return self._counts[0] > 0
@@ -109,6 +114,11 @@ class MessageSlot(Slot):
         self.role = text_of(item.get("role")) or "assistant"
         self.phase = text_of(item.get("phase"))
 
+    @property
+    def engine_type(self) -> str:
+        """Messages are what they are."""
+        return "message"
+
     def render(self, status: Status) -> items.Message:
         """Return the message with its content."""
         return items.Message(
@@ -132,6 +142,11 @@ class ReasoningSlot(Slot):
     def __init__(self, item_id: str, item: dict[str, Any]) -> None:
         super().__init__(item_id)
         self.encrypted_content = text_of(item.get("encrypted_content"))
+
+    @property
+    def engine_type(self) -> str:
+        """Reasoning is what it is."""
+        return "reasoning"
 
     def render(self, status: Status) -> items.Reasoning:
         """Return the reasoning item."""
@@ -159,6 +174,11 @@ class FunctionCallSlot(Slot):
         self.call_id = call_id
         self.name = name
         self.namespace = namespace
+
+    @property
+    def engine_type(self) -> str:
+        """Function calls are what they are."""
+        return "function_call"
 
     @property
     def ready(self) -> bool:
@@ -210,6 +230,11 @@ class CustomCallSlot(Slot):
         self.namespace = namespace
         self.carried = ArgumentsPart(0) if carried else None
 
+    @property
+    def engine_type(self) -> str:
+        """A carried call is a function call to the engine."""
+        return "custom_tool_call" if self.carried is None else "function_call"
+
     def close(self) -> None:
         """Mark the call as final; a carried one gets its input now."""
         part = self.find(InputPart, 0) or self.open_part(InputPart, 0)
@@ -252,6 +277,11 @@ class OpaqueSlot(Slot):
         super().__init__(item_id)
         self.item = {**item, "id": item_id}
         self.pending: list[HostedEvent] = []
+
+    @property
+    def engine_type(self) -> Any:
+        """The item's own type."""
+        return self.item.get("type")
 
     def render(self, status: Status) -> dict[str, Any]:
         """Return the item as it came, with our id; a status it had while it ran gives way to the final one."""

@@ -274,3 +274,13 @@ def play_body(said: list[Json], **options: Any) -> Client:
     client = Client(make_turn(**options))
     client.hear(client.turn.ingest_body(client.turn.open_round(), codec.decode(json.dumps(body_of(said)).encode())))
     return client.finish()
+
+
+def listen(*events: Json, end: Json | None = None, **options: Any) -> Client:
+    """Let a new turn take an engine's events; without an `end` of its own the engine completes."""
+    client = Client(make_turn(**options))
+    round_ = client.turn.open_round()
+    for event in events:
+        client.ingest(round_, event)
+    client.ingest(round_, end or completed())
+    return client.finish()

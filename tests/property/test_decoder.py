@@ -24,7 +24,7 @@ class SlowDecoder:
         self.name = b""
         self.data: list[bytes] = []
 
-    def decode(self, stream: bytes) -> list[Block]:
+    def decode(self, stream: bytes, *, ended: bool = True) -> list[Block]:
         stream = stream.removeprefix(b"\xef\xbb\xbf")
         for at, byte in enumerate(stream):
             if byte == LF and at and stream[at - 1] == CR:
@@ -34,8 +34,9 @@ class SlowDecoder:
             else:
                 self.line.append(byte)
                 self._check(len(self.line))
-        self._end_line()
-        self._end_line()
+        if ended:
+            self._end_line()
+            self._end_line()
         return self.blocks
 
     def _end_line(self) -> None:
@@ -45,7 +46,7 @@ class SlowDecoder:
                 self.blocks.append(Block(self.name, b"\n".join(self.data)))
             self.name, self.data = b"", []
             return
-        field, colon, value = line.partition(b":")
+        field, _, value = line.partition(b":")
         value = value[1:] if value[:1] == b" " else value
         if field == b"data":
             self.data.append(value)
@@ -68,13 +69,28 @@ def decode(stream: bytes, cuts: list[int], longest: int = AMPLE) -> list[Block]:
 
 
 fields = st.sampled_from(
-    [b"data", b"data:", b"data: ", b"data:  ", b"event:", b"event: ", b"event", b"id: ", b"retry: ", b":", b": ", b"", b" data: "]
+    [
+        b"data",
+        b"data:",
+        b"data: ",
+        b"data:  ",
+        b"event:",
+        b"event: ",
+        b"event",
+        b"id: ",
+        b"retry: ",
+        b":",
+        b": ",
+        b"",
+        b" data: ",
+    ]
 )
 values = st.one_of(
     st.sampled_from([b"", b"{}", b"[DONE]", b"a:b", b"\xef\xbb\xbf", "\u2028é😀\0\x0b\x85".encode(), b"\xff\xfe"]),
     st.binary(max_size=12).map(lambda raw: raw.replace(b"\n", b"").replace(b"\r", b"")),
 )
-lines = st.one_of(st.just(b""), st.builds(lambda field, value: field + value, fields, values))
+data_lines = st.builds(lambda value: b"data: " + value, values)
+lines = st.one_of(data_lines, data_lines, st.just(b""), st.builds(lambda field, value: field + value, fields, values))
 line_ends = st.one_of(st.just([b"\n"]), st.just([b"\n", b"\r\n", b"\r"]), st.just([b"\r\n"]), st.just([b"\r"]))
 
 
@@ -96,6 +112,15 @@ def test_any_stream_cut_anywhere_decodes_as_the_rules_say(data, stream):
     expected = SlowDecoder(AMPLE).decode(stream)
     assert decode(stream, places(data.draw, stream)) == expected
     assert decode(stream, list(range(1, len(stream)))) == expected
+
+
+@given(streams())
+def test_a_block_is_returned_as_soon_as_its_blank_line_is_known(stream):
+    """A CR alone may be half of a line end, so the byte after it may be needed."""
+    decoder, seen = SseDecoder(AMPLE), 0
+    for at in range(len(stream)):
+        seen += len(decoder.feed(stream[at : at + 1]))
+        assert seen >= len(SlowDecoder(AMPLE).decode(stream[:at].removesuffix(b"\r"), ended=False))
 
 
 @given(st.data(), streams(), st.integers(3, 24))

@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from property.engine import Client, completed, cutters, make_turn, plain_items, carried_calls, searches, spell, styles
+from property.engine import Client, carried_calls, completed, cutters, make_turn, plain_items, searches, spell, styles
 
 from gateway.protocol.errors import GatewayError, UpstreamError
 

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from property.engine import Client, faults_of, make_turn, items, spell, whole
+from property.engine import Client, faults_of, items, make_turn, spell, whole
 
 from gateway.protocol import codec
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, UpstreamError, UpstreamRefused

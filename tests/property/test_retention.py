@@ -1,13 +1,12 @@
 """The limit of what one response retains: exact to the byte, whatever form the content takes."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from property.engine import (
     CARRIED,
     Client,
     completed,
-    counting_mint,
     cutters,
     function_calls,
     make_turn,
@@ -36,7 +35,10 @@ def test_a_response_fits_at_exactly_its_charge_and_not_a_byte_below(said, cut):
     needed = play(said).turn.ledger.total
     assert play(said, cut, max_retained_bytes=needed).output == play(said).output
     assert play_body(said, max_retained_bytes=needed).output == play(said).output
-    for attempt in (lambda: play(said, cut, max_retained_bytes=needed - 1), lambda: play_body(said, max_retained_bytes=needed - 1)):
+    for attempt in (
+        lambda: play(said, cut, max_retained_bytes=needed - 1),
+        lambda: play_body(said, max_retained_bytes=needed - 1),
+    ):
         with pytest.raises(ResourceLimitExceeded) as refused:
             attempt()
         assert refused.value.details == {"resource": "max_retained_bytes", "limit": needed - 1}
@@ -99,7 +101,9 @@ def test_a_snapshot_equal_to_the_buffer_changes_nothing(call, cut):
     assert client.turn.ledger.total == before
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-50, 100), st.booleans()), max_size=30), st.integers(0, 300))
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(-50, 100), st.booleans()), max_size=30), st.integers(0, 300)
+)
 def test_the_ledger_is_the_sum_of_its_slots_and_a_refused_change_is_no_change(changes, limit):
     ledger, slots = Ledger(limit), {}
     for slot, amount, replace in changes:

@@ -1,0 +1,138 @@
+"""What `tools` and `tool_choice` become, and what is refused by name."""
+
+import pytest
+
+from gateway.protocol.carriage import Carried
+from gateway.protocol.errors import InvalidRequest
+from gateway.protocol.tools import build_toolset
+
+F = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+G = {"type": "function", "name": "g"}
+SHELL = {"type": "custom", "name": "shell"}
+SEARCH = {"type": "web_search"}
+MAIL = {"type": "namespace", "name": "mail", "description": "Mail.", "tools": [{**G, "name": "get"}, SHELL]}
+ALL = [F, G, SHELL, SEARCH, MAIL]
+
+
+def build(tools, choice=None):
+    return build_toolset(tools, choice, max_tools=10)
+
+
+@pytest.mark.parametrize("tools", [None, []])
+def test_no_tools_no_choice(tools):
+    toolset = build(tools, "auto")
+    assert (toolset.upstream, toolset.choice, toolset.unsupported, toolset.echo) == ([], None, (), [])
+
+
+def test_functions_pass_and_the_rest_is_carried_or_left_out():
+    toolset = build([*ALL, {"type": "mcp", "server_label": "s"}, SEARCH])
+    assert [tool["name"] for tool in toolset.upstream] == ["f", "g", "shell", "mail__get", "mail__shell"]
+    assert {tool["type"] for tool in toolset.upstream} == {"function"}
+    assert toolset.choice == "auto"
+    assert toolset.unsupported == ("web_search", "mcp")
+    assert toolset.carriage.resolve("mail__shell") == Carried("shell", "mail", custom=True)
+
+
+def test_the_echo_is_what_the_caller_sent_with_functions_complete():
+    toolset = build([F, SHELL, MAIL])
+    assert toolset.echo == [
+        {"type": "function", "name": "f", "description": None, "parameters": {"type": "object"}, "strict": None},
+        SHELL,
+        MAIL,
+    ]
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_words_pass(choice):
+    assert build([F], choice).choice == choice
+
+
+def test_no_choice_is_auto():
+    assert build([F], None).choice == "auto"
+
+
+@pytest.mark.parametrize(
+    ("choice", "name"),
+    [
+        ({"type": "function", "name": "f"}, "f"),
+        ({"type": "custom", "name": "shell"}, "shell"),
+        ({"type": "function", "name": "get", "namespace": "mail"}, "mail__get"),
+        ({"type": "custom", "name": "shell", "namespace": "mail"}, "mail__shell"),
+    ],
+)
+def test_one_tool_can_be_required_by_the_name_its_caller_knows(choice, name):
+    toolset = build(ALL, choice)
+    assert toolset.choice == {"type": "function", "name": name}
+    assert len(toolset.upstream) == 5
+
+
+@pytest.mark.parametrize(
+    ("listed", "offered"),
+    [
+        ([{"type": "function", "name": "g"}], ["g"]),
+        ([{"type": "custom", "name": "shell"}], ["shell", "mail__shell"]),
+        ([{"type": "namespace", "name": "mail"}, {"type": "function", "name": "f"}], ["f", "mail__get", "mail__shell"]),
+        ([{"type": "web_search"}, "junk", {"name": 5}], []),
+    ],
+)
+def test_allowed_tools_are_the_only_ones_offered(listed, offered):
+    toolset = build(ALL, {"type": "allowed_tools", "tools": listed})
+    assert [tool["name"] for tool in toolset.upstream] == offered
+    assert toolset.choice == ("auto" if offered else None)
+    assert len(toolset.echo) == 5
+
+
+def test_allowed_tools_can_be_required():
+    choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]}
+    assert build(ALL, choice).choice == "required"
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "param", "code", "words"),
+    [
+        ([F, "junk"], None, "tools[1]", "invalid_type", "must be an object with a type"),
+        ([{"name": "f"}], None, "tools[0]", "invalid_type", "must be an object with a type"),
+        ([{"type": "function"}], None, "tools[0].name", "invalid_type", "non-empty string"),
+        ([{"type": "custom", "name": ""}], None, "tools[0].name", "invalid_type", "non-empty string"),
+        ([{"type": "namespace", "tools": []}], None, "tools[0].name", "invalid_type", "a name and a list of tools"),
+        ([{"type": "namespace", "name": "n"}], None, "tools[0].name", "invalid_type", "a name and a list of tools"),
+        ([{"type": "namespace", "name": "n", "tools": [5]}], None, "tools[0].tools[0]", "invalid_type", "an object"),
+        ([F, F], None, "tools[1].name", "invalid_value", "repeats the tool name 'f'"),
+        ([{**F, "name": "mail__get"}, MAIL], None, "tools[1].tools[0].name", "invalid_value", "repeats"),
+        ([F] * 11, None, "tools", "array_above_max_length", "11 entries; at most 10"),
+        ([SEARCH], "required", "tool_choice", "invalid_value", "no tool is offered"),
+        ([], "required", "tool_choice", "invalid_value", "no tool is offered"),
+        ([F], "sometimes", "tool_choice", "invalid_value", "must be"),
+        ([SEARCH], {"type": "web_search"}, "tool_choice", "invalid_value", "'web_search', which this gateway cannot"),
+        ([F], {}, "tool_choice", "invalid_value", "'None'"),
+        ([F], {"type": "function", "name": "h"}, "tool_choice.name", "invalid_value", "'h', which is not among"),
+        ([F], {"type": "function"}, "tool_choice.name", "invalid_value", "not among the tools"),
+        ([F], {"type": "allowed_tools"}, "tool_choice", "invalid_value", "needs a mode"),
+        ([F], {"type": "allowed_tools", "mode": "none", "tools": []}, "tool_choice", "invalid_value", "needs a mode"),
+        (
+            [F],
+            {"type": "allowed_tools", "mode": "required", "tools": [{"name": "h"}]},
+            "tool_choice.tools",
+            "invalid_value",
+            "none of them is offered",
+        ),
+    ],
+)
+def test_refusals_name_the_field(tools, choice, param, code, words):
+    with pytest.raises(InvalidRequest, match=words) as refused:
+        build(tools, choice)
+    assert (refused.value.param, refused.value.code, refused.value.status) == (param, code, 400)
+
+
+def test_a_namespace_inside_a_namespace_is_left_out():
+    nested = {"type": "namespace", "name": "outer", "tools": [MAIL, F]}
+    toolset = build([nested])
+    assert [tool["name"] for tool in toolset.upstream] == ["outer__f"]
+    assert toolset.unsupported == ("namespace",)
+
+
+def test_long_names_are_not_repeated_at_length():
+    with pytest.raises(InvalidRequest) as refused:
+        build([F], {"type": "x" * 10_000})
+    assert len(refused.value.message) < 200
+    assert build([{"type": "y" * 10_000}]).unsupported == ("y" * 64,)
