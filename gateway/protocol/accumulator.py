@@ -168,7 +168,8 @@ class Accumulator:
         elif isinstance(slot, CustomCallSlot):
             part = slot.carried or self._part(slot, InputPart, 0)
             self._push(slot, part, part.missing(text_of(item.get("arguments" if slot.carried else "input"))))
-        elif isinstance(slot, OpaqueSlot):
+        else:
+            assert isinstance(slot, OpaqueSlot)
             slot.item = {**item, "id": slot.id}
             self._ledger.replace(slot, slot.charge())
 

@@ -284,9 +284,12 @@ def test_unknown_parts_are_carried_as_they_came():
 
 
 def test_unknown_parts_are_announced_as_what_they_are_and_final_once_done():
-    strange = {"type": "output_image", "url": "data:,"}
-    client = listen(event("content_part.added", part=strange), event("content_part.done", part=strange))
-    assert [told["part"]["type"] for told in client.told if "content_part" in told["type"]] == ["output_image"] * 2
+    begun, final, late = ({"type": "output_image", "url": f"data:,{number}"} for number in range(3))
+    events = [event("content_part.added", part=begun), event("content_part.done", part=final)]
+    client = listen(*events, event("content_part.done", part=late))
+    assert [told["part"] for told in client.told if "content_part" in told["type"]] == [begun, final]
+    assert client.output[0]["content"] == [final]
+    assert client.turn.ledger.total == charge(client.output[0])
 
 
 @pytest.mark.parametrize("kind", [5, None, ["output_text"]])
@@ -358,6 +361,11 @@ def test_logprobs_go_with_their_text():
     assert client.output[0]["content"][0]["logprobs"] == [one, two]
     done_only = settled(listen(text("ab"), event("output_text.done", text="ab", logprobs=[one, two])))
     assert done_only.output == client.output
+
+
+def test_logprobs_after_their_text_are_not_believed():
+    late = text("", logprobs=[{"token": "!", "logprob": -1, "top_logprobs": []}])
+    assert settled(listen(text("Hi"), event("output_text.done"), late)).output[0]["content"][0]["logprobs"] == []
 
 
 # ---------------------------------------------------------------- calls
