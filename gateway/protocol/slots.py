@@ -238,7 +238,7 @@ class CustomCallSlot(Slot):
     def close(self) -> None:
         """Mark the call as final; a carried one gets its input now."""
         part = self.find(InputPart, 0) or self.open_part(InputPart, 0)
-        if self.carried is not None and not self.closed:
+        if self.carried is not None:
             if text := unwrap_input(self.carried.text):
                 part.push(text)
             self.carried = ArgumentsPart(0)

@@ -16,6 +16,7 @@ from gateway.protocol.announcer import Round
 from gateway.protocol.carriage import Carriage
 from gateway.protocol.errors import GatewayError
 from gateway.protocol.events import Event
+from gateway.protocol.ledger import charge
 from gateway.protocol.limits import Limits
 from gateway.protocol.response import Response
 from gateway.protocol.turn import Turn
@@ -284,3 +285,41 @@ def listen(*events: Json, end: Json | None = None, **options: Any) -> Client:
         client.ingest(round_, event)
     client.ingest(round_, end or completed())
     return client.finish()
+
+
+# ---------------------------------------------------------------- single events and items
+
+MESSAGE: Json = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}],
+}
+CALL: Json = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+
+
+def event(kind: str, **fields: Any) -> Json:
+    return {"type": f"response.{kind}", **fields}
+
+
+def added(item: Json, index: int | None = None) -> Json:
+    return event("output_item.added", item=item, output_index=index)
+
+
+def done(item: Json, index: int | None = None) -> Json:
+    return event("output_item.done", item=item, output_index=index)
+
+
+def text(delta: str, **place: Any) -> Json:
+    return event("output_text.delta", delta=delta, **place)
+
+
+def texts_of(client: Client) -> list[list[str]]:
+    """The texts of each output item's content."""
+    return [[part.get("text", part.get("refusal")) for part in item["content"]] for item in client.output]
+
+
+def settled(client: Client) -> Client:
+    """The client, once its stream keeps the rules and the ledger holds exactly what is kept."""
+    assert client.faults() == []
+    assert client.turn.ledger.total == sum(charge(item) for item in client.output)
+    return client

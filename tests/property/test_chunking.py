@@ -1,5 +1,6 @@
 """How a text is cut, and how an engine words its stream, changes nothing but the deltas themselves."""
 
+from conformance.verdict import schema
 from hypothesis import given
 from hypothesis import strategies as st
 from property.engine import cutters, items, play, play_body, reasonings, styles, texts, without_ids
@@ -20,8 +21,9 @@ def test_every_way_of_saying_it_gives_the_same_response(said, cut, style):
 
 @given(said=said, cut=cutters(), style=styles)
 def test_every_way_of_saying_it_keeps_the_rules(said, cut, style):
-    assert play(said, cut, style).faults() == []
-    assert play_body(said).faults() == []
+    for client in (play(said, cut, style), play_body(said)):
+        assert client.faults() == []
+        assert [fault for told in client.told for fault in schema().check_event(told)] == []
 
 
 @given(reasonings(), cutters(), st.sampled_from(["instead", "both"]))

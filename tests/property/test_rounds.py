@@ -1,8 +1,12 @@
 """Two inferences in one response, their events in any order."""
 
+import contextlib
+
 from hypothesis import given
 from hypothesis import strategies as st
-from property.engine import Client, completed, cutters, items, play, spell, styles, without_ids
+from property.engine import Client, completed, cutters, items, make_turn, play, spell, styles, without_ids
+
+from gateway.protocol.errors import ResourceLimitExceeded
 
 said = st.lists(items, max_size=3)
 
@@ -40,6 +44,18 @@ def test_two_rounds_share_one_response_and_keep_the_rules(drawn):
         mine = [item for item in client.output if owner[item["id"]] == number]
         alone = play(items_said).output
         assert [_content(item) for item in mine] == [_content(item) for item in alone]
+
+
+@given(interleavings(), st.integers(0, 1500))
+def test_two_rounds_never_pass_the_limit_together(drawn, limit):
+    _, spoken, order = drawn
+    client = Client(make_turn(limit))
+    rounds = [client.turn.open_round(), client.turn.open_round()]
+    queues = [iter(events) for events in spoken]
+    for number in order:
+        with contextlib.suppress(ResourceLimitExceeded):
+            client.ingest(rounds[number], next(queues[number]))
+        assert client.turn.ledger.total <= limit
 
 
 @given(interleavings())

@@ -9,7 +9,7 @@ from gateway.protocol import upstream_events as up
 from gateway.protocol.errors import GatewayError, InternalError, ResourceLimitExceeded, UpstreamError
 from gateway.protocol.lifecycle import Phase
 from gateway.protocol.limits import Limits
-from gateway.protocol.turn import Turn
+from gateway.protocol.turn import Turn, minimal_error
 
 MESSAGE = {
     "type": "message",
@@ -246,6 +246,36 @@ def test_a_failure_tells_that_the_held_item_is_done():
 
 def test_a_failure_before_any_round_has_no_output():
     assert Client().fail(InternalError()).output == []
+
+
+def test_a_failure_has_smaller_and_smaller_forms():
+    client = Client()
+    client.turn.response.instructions, client.turn.response.tools = "Be brief.", [{"type": "custom", "name": "n"}]
+    round_ = client.turn.open_round()
+    for event in spell(MESSAGE, 0, whole):
+        client.ingest(round_, event)
+    owed, forms = client.turn.fail(InternalError(), round_)
+    full, bare, bones, least = (codec.decode(codec.encode(form)) for form in forms)
+    assert {form["sequence_number"] for form in (full, bare, bones, least)} == {len(client.told) + len(owed)}
+    assert [len(form["response"]["output"]) for form in (full, bare, bones)] == [1, 0, 0]
+    assert [form["response"]["instructions"] for form in (full, bare, bones)] == ["Be brief.", "Be brief.", None]
+    assert [len(form["response"]["tools"]) for form in (full, bare, bones)] == [1, 1, 0]
+    assert (least["type"], least["code"], least["error"]["code"]) == ("error", "server_error", "server_error")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (UpstreamError("It broke.", code="busy"), "busy", "It broke."),
+        (UpstreamError('Say "a\\b".', code="busy"), "busy", "Say 'a/b'."),
+        (UpstreamError("Ä", code="é"), "upstream_error", "The response failed."),
+        (UpstreamError("a\nb", code="c" * 41), "upstream_error", "The response failed."),
+        (UpstreamError("", code="c" * 40), "c" * 40, "The response failed."),
+    ],
+)
+def test_the_minimal_error_keeps_what_is_short_and_plain(error, code, message):
+    event = minimal_error(error, 7)
+    assert (event.code, event.message, event.error.type) == (code, message, "upstream_error")
 
 
 def test_usage_of_a_failed_round_is_reported():

@@ -1,0 +1,3 @@
+from property.profiles import load_profile
+
+load_profile()
