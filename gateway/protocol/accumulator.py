@@ -77,10 +77,11 @@ class Accumulator:
         return handler(self, round_, event) if handler else []
 
     def adopt(self, round_: Round, index: int, item: Any) -> list[Event]:
-        """Take an item of a round's final snapshot if it is beyond those that were streamed."""
-        if not isinstance(item, dict) or index < round_.opened or index in round_.by_index:
+        """Take an item of a round's final snapshot that was not streamed, or whose stream was never finished."""
+        if not isinstance(item, dict):
             return []
-        if text_of(item.get("id")) in round_.by_id:
+        slot = round_.by_id.get(text_of(item.get("id")) or "") or round_.by_index.get(index)
+        if slot.closed if slot is not None else index < round_.opened:
             return []
         return self._on_item_done(round_, up.ItemDone(item=item, output_index=index))
 

@@ -93,6 +93,12 @@ def test_items_of_the_final_snapshot_that_were_never_streamed_are_taken():
     assert [item["type"] for item in client.output] == ["message", "function_call"]
 
 
+def test_an_item_that_was_begun_and_never_filled_takes_its_text_from_the_final_snapshot():
+    client = settled(listen(added({**MESSAGE, "content": []}, 0), text("H", output_index=0), end=completed([MESSAGE])))
+    assert texts_of(client) == [["Hi"]]
+    assert client.deltas["response.output_text.delta", 0, 0, None] == "Hi"
+
+
 def test_items_of_the_final_snapshot_under_new_ids_are_not_taken_twice():
     renamed = completed([MESSAGE, CALL])
     for number, item in enumerate(renamed["response"]["output"]):
