@@ -21,7 +21,8 @@ class Admission:
         self._gauge = metrics.active_responses
         self._active = 0
         self._draining = False
-        self._idle: asyncio.Event | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def active(self) -> int:
@@ -34,11 +35,9 @@ class Admission:
 
     async def drained(self, timeout: float) -> bool:
         """Wait until none runs, for at most `timeout` seconds; tell whether that came true."""
-        if not self._active:
-            return True
-        self._idle = asyncio.Event()
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
         except TimeoutError:
             return False
         return True
@@ -58,13 +57,14 @@ class Admission:
                 "([server] max_concurrent_requests); send the request again later."
             )
         self._active += 1
+        self._idle.clear()
         self._gauge.inc()
         try:
             yield
         finally:
             self._active -= 1
             self._gauge.dec()
-            if not self._active and self._idle is not None:
+            if not self._active:
                 self._idle.set()
 
 
@@ -90,16 +90,15 @@ class Seats:
         Raises:
             Unavailable: none became free in time.
         """
-        if self._free.locked():
-            try:
-                await asyncio.wait_for(self._free.acquire(), self._wait_seconds)
-            except TimeoutError:
-                raise Unavailable(
-                    f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "
-                    "([upstream] max_concurrent); send the request again later."
-                ) from None
-        else:
-            await self._free.acquire()
+        # Not wait_for: before Python 3.12 it swallows a cancellation that arrives together with the seat.
+        try:
+            async with asyncio.timeout(self._wait_seconds if self._free.locked() else None):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Unavailable(
+                f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "
+                "([upstream] max_concurrent); send the request again later."
+            ) from None
         try:
             yield
         finally:

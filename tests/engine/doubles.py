@@ -1,0 +1,291 @@
+"""An engine on scripted parts: an inference server, a clock, ids and a store that do what a test says."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from harness.engine import Answer
+
+from gateway.config.schema import EngineConfig, GatewayConfig, ResponsesConfig, ServerConfig, UpstreamConfig
+from gateway.engine.delivery import Delivery
+from gateway.engine.run import Caller, Plan
+from gateway.engine.service import Engine
+from gateway.ports import StoredResponse, UpstreamCall, UpstreamHealth
+from gateway.protocol.errors import UpstreamRefused
+from gateway.storage.memory import MemoryStore
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing
+
+Json = dict[str, Any]
+Step = bytes | Exception | asyncio.Event
+
+NOW = 1_790_000_000
+# Longer than any test takes: a wait that ends by it fails the test.
+LONG = 20.0
+
+
+class SettableClock:
+    """Time stands still until a test moves it."""
+
+    def __init__(self, seconds: float = NOW) -> None:
+        self.seconds = seconds
+
+    def now(self) -> float:
+        return self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class CountingIds:
+    """Ids of the usual shape, the same in every run."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def mint(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers):032x}"
+
+
+@dataclass
+class Reply:
+    """What the scripted server does with one call.
+
+    Attributes:
+        steps: each read returns the next bytes, raises the next error, or waits for the next event first.
+        event_stream: whether it says that its body is an event stream.
+        accept: the status line is held back until this is set.
+        error: raised instead of accepting the call.
+        closed: how often the exchange was closed.
+        retired: how often it was handed back complete.
+    """
+
+    steps: Iterable[Step] = ()
+    event_stream: bool = True
+    accept: asyncio.Event | None = None
+    error: Exception | None = None
+    closed: int = 0
+    retired: int = 0
+    _waiting: deque[Step] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._waiting.extend(self.steps)
+
+    @property
+    def is_event_stream(self) -> bool:
+        return self.event_stream
+
+    async def read(self) -> bytes:
+        while self._waiting:
+            step = self._waiting.popleft()
+            if isinstance(step, bytes):
+                # Bytes that have arrived already still cost a turn of the loop.
+                await asyncio.sleep(0)
+                return step
+            if isinstance(step, Exception):
+                raise step
+            await step.wait()
+        return b""
+
+    def retire(self) -> None:
+        self.retired += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def streamed(answer: Answer, *, at_once: bool = False) -> Reply:
+    """The answer as a stream, one event a read, or all of it in one read."""
+    return Reply([b"".join(answer.frames())] if at_once else answer.frames())
+
+
+def whole(answer: Answer) -> Reply:
+    """The answer as one JSON body."""
+    return Reply([json.dumps(answer.response).encode()], event_stream=False)
+
+
+def refusal(status: int = 429, code: str = "busy") -> UpstreamRefused:
+    return UpstreamRefused("The engine is busy.", upstream_status=status, code=code, type="rate_limit_error")
+
+
+class Plain:
+    """A dialect that changes nothing."""
+
+    name = "generic"
+
+    def adapt(self, body: Json) -> Json:
+        return body
+
+
+class ScriptedUpstream:
+    """Plays one reply per call, in order, and remembers the calls."""
+
+    def __init__(self, *replies: Reply, models: Sequence[Any] | Exception = ()) -> None:
+        self.replies = deque(replies)
+        self.calls: list[UpstreamCall] = []
+        self.listed = models
+        self.dialect = Plain()
+        self.health = UpstreamHealth(healthy=True, detail="ok", checked_at=0, dialect="generic")
+
+    @property
+    def bodies(self) -> list[Json]:
+        return [json.loads(call.body) for call in self.calls]
+
+    async def open(self, call: UpstreamCall) -> Reply:
+        self.calls.append(call)
+        reply = self.replies.popleft()
+        if reply.accept is not None:
+            await reply.accept.wait()
+        if reply.error is not None:
+            raise reply.error
+        return reply
+
+    async def models(self) -> Json:
+        if isinstance(self.listed, Exception):
+            raise self.listed
+        return {"object": "list", "data": list(self.listed)}
+
+    async def probe(self) -> UpstreamHealth:
+        return self.health
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+class HeldStore(MemoryStore):
+    """A store that commits only when told to; as the real writer does, also for callers that have gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queued: list[StoredResponse] = []
+        self.reached = asyncio.Event()
+        self._committed = asyncio.Event()
+
+    async def append(self, response: StoredResponse) -> None:
+        self.queued.append(response)
+        self.reached.set()
+        await self._committed.wait()
+
+    async def commit(self) -> None:
+        for response in self.queued:
+            await super().append(response)
+        self._committed.set()
+
+
+class BrokenStore(MemoryStore):
+    """A store whose appends fail."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def append(self, response: StoredResponse) -> None:
+        raise self.error
+
+
+class Bench:
+    """An engine with everything it touches within reach."""
+
+    def __init__(
+        self,
+        *replies: Reply,
+        store: MemoryStore | None = None,
+        server: Json | None = None,
+        upstream: Json | None = None,
+        responses: Json | None = None,
+        deadline: float = LONG,
+    ) -> None:
+        self.upstream = ScriptedUpstream(*replies)
+        self.store = store or MemoryStore()
+        self.clock = SettableClock()
+        self.metrics = Metrics()
+        self.config = GatewayConfig(
+            server=ServerConfig(**(server or {})),
+            upstream=UpstreamConfig(**(upstream or {})),
+            responses=ResponsesConfig(**(responses or {})),
+            engine=EngineConfig(run_deadline_seconds=deadline),
+        )
+        self.engine = Engine(
+            self.config,
+            store=self.store,
+            upstreams={"default": self.upstream},
+            metrics=self.metrics,
+            tracing=Tracing(),
+            clock=self.clock,
+            ids=CountingIds(),
+        )
+
+    async def plan(self, principal: str = "local", transport: str = "json", **fields: Any) -> Plan:
+        request, route = self.engine.read(json.dumps({"model": "m", "input": "hi", **fields}).encode())
+        caller = Caller(principal=principal, transport=transport, headers={})
+        return await self.engine.prepare(caller, request, route)
+
+    async def answer(self, *replies: Reply, principal: str = "local", **fields: Any) -> Json:
+        """Make one response as JSON, the server playing `replies`."""
+        self.upstream.replies.extend(replies)
+        return json.loads(await self.engine.answer(await self.plan(principal, **fields)))
+
+    async def start(self, *replies: Reply, principal: str = "local", **fields: Any) -> tuple[Delivery, asyncio.Task]:
+        """Begin one response as events."""
+        self.upstream.replies.extend(replies)
+        return self.engine.stream(await self.plan(principal, "sse", stream=True, **fields))
+
+    async def stream(self, *replies: Reply, **fields: Any) -> list[Json]:
+        """Make one response as events and return them, decoded."""
+        delivery, task = await self.start(*replies, **fields)
+        try:
+            return await take_all(delivery)
+        finally:
+            await task
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        """One sample of the metrics, None when it was never touched."""
+        return self.metrics.registry.get_sample_value(f"gateway_{name}", labels)
+
+    async def stored(self, response_id: str, principal: str = "local") -> StoredResponse | None:
+        return await self.store.response(principal, response_id)
+
+
+async def take_all(delivery: Delivery) -> list[Json]:
+    """Everything a delivery yields, decoded."""
+    told: list[Json] = []
+    while batch := await delivery.take(LONG):
+        told += [json.loads(data) for _, data in batch]
+    assert batch is not None, "the run fell silent"
+    return told
+
+
+async def take_until_silent(delivery: Delivery) -> list[Json]:
+    """Everything a delivery yields before it falls silent, decoded."""
+    told: list[Json] = []
+    while batch := await delivery.take(0.02):
+        told += [json.loads(data) for _, data in batch]
+    assert batch is None, "the stream ended"
+    return told
+
+
+async def settle(turns: int = 20) -> None:
+    """Let everything that can run do so."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+def types(told: Iterable[Json]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in told]
+
+
+def sizes(told: Iterable[Json]) -> list[int]:
+    """Size of each event as it was sent."""
+    return [len(json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()) for event in told]
+
+
+def text_of(response: Json) -> str:
+    """All text of a response's messages."""
+    return "".join(part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"])

@@ -1,0 +1,123 @@
+"""Who may start: places for responses, seats at an inference server, and the drain."""
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+from engine.doubles import LONG, settle
+
+from gateway.engine.admission import Admission, Seats
+from gateway.protocol.errors import Unavailable
+from gateway.telemetry.metrics import Metrics
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+def test_one_response_too_many_is_refused_and_told_to_come_back(metrics):
+    admission = Admission(2, metrics)
+    with admission.admit(), admission.admit(), pytest.raises(Unavailable, match="max_concurrent_requests") as refused:
+        admission.admit().__enter__()
+    assert (refused.value.status, refused.value.retry_after) == (503, 1.0)
+
+
+def test_a_place_is_free_again_after_any_end(metrics):
+    admission = Admission(1, metrics)
+    with admission.admit():
+        assert (admission.active, metrics.registry.get_sample_value("gateway_active_responses")) == (1, 1)
+    with pytest.raises(ZeroDivisionError), admission.admit():
+        raise ZeroDivisionError
+    assert (admission.active, metrics.registry.get_sample_value("gateway_active_responses")) == (0, 0)
+    with admission.admit():
+        assert admission.active == 1
+
+
+def test_a_draining_gateway_takes_nothing_new_and_lets_the_rest_go_on(metrics):
+    admission = Admission(5, metrics)
+    with admission.admit():
+        admission.begin_drain()
+        with pytest.raises(Unavailable, match="shutting down"):
+            admission.admit().__enter__()
+        assert admission.active == 1
+
+
+async def test_an_idle_gateway_is_drained_at_once(metrics):
+    assert await Admission(1, metrics).drained(0)
+
+
+async def test_the_drain_waits_for_the_last_response(metrics):
+    admission = Admission(5, metrics)
+    with ExitStack() as running:
+        running.enter_context(admission.admit())
+        with admission.admit():
+            waiting = [asyncio.create_task(admission.drained(LONG)) for _ in range(2)]
+        await settle()
+        assert not any(task.done() for task in waiting)
+    assert await asyncio.gather(*waiting) == [True, True]
+
+
+async def test_the_drain_gives_up_in_time(metrics):
+    admission = Admission(5, metrics)
+    with admission.admit():
+        assert not await admission.drained(0.01)
+
+
+async def test_seats_are_taken_without_waiting_while_there_are_any():
+    seats = Seats("gpu", 2, LONG)
+    async with seats.take(), seats.take():
+        pass
+
+
+@pytest.mark.parametrize("wait_seconds", [0, 0.02])
+async def test_a_seat_is_waited_for_no_longer_than_configured(wait_seconds):
+    seats = Seats("gpu", 1, wait_seconds)
+    async with seats.take():
+        with pytest.raises(Unavailable, match=r"'gpu' is at its limit of 1 .*max_concurrent"):
+            await seats.take().__aenter__()
+    async with seats.take():
+        pass
+
+
+async def sit(seats, until, taken=None):
+    async with seats.take():
+        if taken is not None:
+            taken.append(asyncio.current_task().get_name())
+        await until.wait()
+
+
+async def test_those_who_wait_get_seats_in_order():
+    seats, leave, taken = Seats("gpu", 1, LONG), asyncio.Event(), []
+    tasks = [asyncio.create_task(sit(seats, leave, taken), name=str(number)) for number in range(3)]
+    await settle()
+    assert taken == ["0"]
+    leave.set()
+    await asyncio.gather(*tasks)
+    assert taken == ["0", "1", "2"]
+
+
+async def test_an_error_frees_the_seat():
+    seats = Seats("gpu", 1, 0)
+    with pytest.raises(ZeroDivisionError):
+        async with seats.take():
+            raise ZeroDivisionError
+    async with seats.take():
+        pass
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_cancellation_frees_the_seat_whenever_it_comes(turns):
+    seats, leave, never = Seats("gpu", 1, LONG), asyncio.Event(), asyncio.Event()
+    holder = asyncio.create_task(sit(seats, leave))
+    await settle()
+    waiter = asyncio.create_task(sit(seats, never))
+    await settle()
+    leave.set()
+    await settle(turns)
+    waiter.cancel()
+    await asyncio.wait([waiter], timeout=1)
+    assert waiter.cancelled(), "the cancellation was lost"
+    await holder
+    async with seats.take():
+        pass
