@@ -86,8 +86,6 @@ class Delivery:
         """Queue a batch; waits while the queue is full. What is put after the client has gone is dropped."""
         size = sum(len(event.data) for event in batch)
         while self._batches and (len(self._batches) >= self._max_batches or self._bytes + size > self._max_bytes):
-            if self._abandoned:
-                return
             self._producer = asyncio.get_running_loop().create_future()
             await self._producer
         self.put_now(batch)

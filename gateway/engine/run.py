@@ -36,9 +36,11 @@ from gateway.telemetry.tracing import Tracing
 _logger = logging.getLogger(LOGGER_ENGINE)
 _TOLD_DELTAS = (
     events.OutputTextDelta,
+    events.RefusalDelta,
     events.ReasoningTextDelta,
-    events.FunctionArgumentsDelta,
     events.SummaryTextDelta,
+    events.FunctionArgumentsDelta,
+    events.CustomInputDelta,
 )
 
 
@@ -142,7 +144,7 @@ class Run:
             error: GatewayError = _deadline_passed(self._settings)
             self._count_end("failed", error)
             raise error from None
-        except GatewayError as failure:
+        except Exception as failure:
             self._count_end("failed", failure)
             raise
         self._count_end(event.response.status)
@@ -369,7 +371,7 @@ class Run:
             await self._committer.commit(self._plan.caller.principal, response, self._plan.inputs)
         self._turn.settle(response)
 
-    def _count_end(self, status: str, error: GatewayError | None = None) -> None:
+    def _count_end(self, status: str, error: Exception | None = None) -> None:
         self._metrics.responses_total.labels(transport=self._plan.caller.transport, status=status).inc()
         self._metrics.retained_bytes.observe(self._turn.ledger.total)
         if self._delivery is not None:

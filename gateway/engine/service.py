@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import msgspec
-
 from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission
 from gateway.engine.commit import Committer
@@ -160,10 +158,9 @@ class Engine:
         stored = await self._store.response(principal, response_id)
         if stored is None:
             raise NotFound(f"Response with id '{response_id[:128]}' not found.", code="response_not_found")
-        fields = msgspec.json.decode(stored.snapshot, type=dict[str, msgspec.Raw])
-        output = [msgspec.Raw(item.data) for item in stored.items if item.role == "output"]
-        fields["output"] = msgspec.Raw(msgspec.json.encode(output))
-        return msgspec.json.encode(fields)
+        fields: dict[str, Any] = codec.decode(stored.snapshot)
+        fields["output"] = [_decode(item) for item in stored.items if item.role == "output"]
+        return codec.encode(fields)
 
     async def models(self) -> bytes:
         """Return the model list as JSON.
