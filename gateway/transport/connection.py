@@ -71,8 +71,7 @@ class StallWatch:
 
     def _look(self) -> None:
         transport = self._transport
-        if transport is None:
-            return
+        assert transport is not None
         if self._since is not None:
             now, buffered = time.monotonic(), transport.get_write_buffer_size()
             if self._buffered < 0 or buffered < self._buffered:

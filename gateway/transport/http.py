@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from litestar.enums import ScopeType
-from litestar.types import HTTPScope, Receive, Scope, Send
+from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Send
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.run import Caller, Plan
@@ -13,7 +13,7 @@ from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, InvalidRequest, RequestTooLarge
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
-from gateway.transport.connection import ClientLeft, cancel, wait_for_disconnect
+from gateway.transport.connection import ClientLeft, StallWatch, cancel, wait_for_disconnect
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
 from gateway.transport.sse import EventStream
 from gateway.transport.wire_errors import send_error
@@ -74,9 +74,9 @@ class ResponsesEndpoint:
                 delivery, task = self._engine.stream(plan)
                 await EventStream(delivery, task, self._server).serve(scope, receive, send, headers)
             else:
-                await self._answer(plan, receive, send, headers)
+                await self._answer(plan, scope, receive, send, headers)
 
-    async def _answer(self, plan: Plan, receive: Receive, send: Send, headers: RawHeaders) -> None:
+    async def _answer(self, plan: Plan, scope: HTTPScope, receive: Receive, send: Send, headers: RawHeaders) -> None:
         work = asyncio.create_task(self._engine.answer(plan), name=plan.response_id)
         gone = asyncio.create_task(wait_for_disconnect(receive))
         try:
@@ -86,18 +86,23 @@ class ResponsesEndpoint:
             body = work.result()
         finally:
             await cancel(work, gone)
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [
-                    (b"content-type", b"application/json"),
-                    (b"content-length", b"%d" % len(body)),
-                    *headers,
-                ],
-            }
-        )
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        start: HTTPResponseStartEvent = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+                *headers,
+            ],
+        }
+        # What an earlier answer on the connection left unread holds up this one.
+        stall = StallWatch(scope, self._server.send_deadline_seconds)
+        try:
+            with stall.sending():
+                await send(start)
+                await send({"type": "http.response.body", "body": body, "more_body": False})
+        finally:
+            stall.stop()
 
     async def _read_body(self, scope: HTTPScope, receive: Receive) -> bytes:
         limit = self._server.max_request_body_bytes

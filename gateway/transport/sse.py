@@ -55,11 +55,11 @@ class EventStream:
         delivery = self._delivery
         started = False
         while (batch := await delivery.take(self._keepalive)) != []:
-            if not started:
-                started = True
-                await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
             body, last = KEEPALIVE if batch is None else _join(batch), delivery.exhausted
             with stall.sending():
+                if not started:
+                    started = True
+                    await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
                 await send({"type": "http.response.body", "body": body + DONE if last else body, "more_body": not last})
             if last:
                 return True

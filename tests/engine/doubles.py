@@ -263,11 +263,16 @@ async def take_all(delivery: Delivery) -> list[Json]:
 
 
 async def take_until_silent(delivery: Delivery) -> list[Json]:
-    """Everything a delivery yields before it falls silent, decoded."""
-    told: list[Json] = []
-    while batch := await delivery.take(0.02):
-        told += [json.loads(data) for _, data in batch]
-    assert batch is None, "the stream ended"
+    """What a delivery yields before it falls silent without having ended, decoded."""
+    batches = [await delivery.take(LONG)]
+    # Counted in turns of the loop, so that a slow machine does not look like silence.
+    for _ in range(200):
+        await asyncio.sleep(0)
+        if delivery.statistics.batches:
+            batches.append(await delivery.take(LONG))
+    told = [json.loads(data) for batch in batches for _, data in batch or ()]
+    assert told, "the stream ended"
+    assert not delivery.exhausted, "the stream ended"
     return told
 
 

@@ -194,10 +194,10 @@ async def test_an_early_start_goes_on_as_if_nothing_had_happened():
 
 
 async def test_a_stream_that_has_begun_is_not_begun_again():
-    bench = Bench(server={"commit_after_seconds": 0.02})
+    bench = Bench(server={"commit_after_seconds": 0.01})
     delivery, task = await bench.start(Reply([CREATED, asyncio.Event()]))
-    begun = await take_until_silent(delivery)
-    assert types(begun + await take_until_silent(delivery)) == ["created", "in_progress"]
+    assert types(await take_until_silent(delivery)) == ["created", "in_progress"]
+    assert await delivery.take(0.03) is None
     task.cancel()
     await asyncio.wait([task])
 
@@ -277,7 +277,7 @@ async def test_what_is_no_event_of_ours_is_passed_over():
 
 
 async def test_a_stream_past_its_deadline_fails():
-    bench = Bench(deadline=0.02)
+    bench = Bench(deadline=0.2)
     reply = Reply([*says("Hello").frames()[:5], asyncio.Event()])
     response = ended(await bench.stream(reply))
     assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
@@ -353,53 +353,3 @@ async def test_a_client_that_does_not_read_makes_the_run_wait():
     assert len(reply._waiting) > 900
     assert text_of((await take_all(delivery))[-1]["response"]) == "x" * 1000
     await task
-
-
-# ---------------------------------------------------------------- numbers
-
-
-async def test_what_a_stream_counts():
-    bench = Bench()
-    answer = says("Hello there", chunk=5)
-    told = await bench.stream(streamed(answer))
-    assert bench.sample("stream_events_total") == len(told)
-    assert bench.sample("upstream_requests_total", status="200") == 1
-    assert bench.sample("time_to_first_token_seconds_count") == 1
-    assert bench.sample("stream_event_bytes_sum") == max(
-        len(json.dumps(event, separators=(",", ":"))) for event in told
-    )
-    longest = max(len(event.partition(b"data: ")[2].strip()) for event in answer.frames())
-    assert bench.sample("upstream_line_bytes_sum") == longest
-    assert bench.sample("retained_bytes_count") == 1
-    assert (bench.sample("delivery_queue_batches"), bench.sample("delivery_queue_bytes")) == (0, 0)
-
-
-async def test_what_a_json_answer_counts():
-    bench = Bench()
-    await bench.answer(whole(SPOKEN))
-    assert bench.sample("upstream_json_bytes_sum") == len(json.dumps(SPOKEN.response).encode())
-    assert bench.sample("stream_events_total") == 0
-    assert bench.sample("stream_event_bytes_count") == 0
-    assert bench.sample("time_to_first_token_seconds_count") == 0
-
-
-@pytest.mark.parametrize(
-    ("item", "channel"),
-    [
-        ({"type": "message"}, "output_text"),
-        ({"type": "message"}, "refusal"),
-        ({"type": "reasoning"}, "reasoning_text"),
-        ({"type": "reasoning"}, "reasoning_summary_text"),
-        ({"type": "function_call", "name": "f", "call_id": "c"}, "function_call_arguments"),
-        ({"type": "custom_tool_call", "name": "f", "call_id": "c"}, "custom_tool_call_input"),
-    ],
-)
-async def test_the_first_delta_of_any_kind_is_the_first_token(item, channel):
-    bench = Bench()
-    added = frame({"type": "response.output_item.added", "output_index": 0, "item": item})
-    delta = frame({"type": f"response.{channel}.delta", "output_index": 0, "delta": "x"})
-    delivery, task = await bench.start(Reply([added, delta, delta, asyncio.Event()]))
-    assert f"{channel}.delta" in types(await take_until_silent(delivery))
-    assert bench.sample("time_to_first_token_seconds_count") == 1
-    task.cancel()
-    await asyncio.wait([task])

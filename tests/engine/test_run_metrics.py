@@ -1,0 +1,56 @@
+"""What one run leaves in the metrics."""
+
+import asyncio
+import json
+
+import pytest
+from engine.doubles import Bench, Reply, streamed, take_until_silent, types, whole
+from harness.engine import frame, says
+
+SPOKEN = says("Hello there", chunk=5)
+
+
+async def test_what_a_stream_counts():
+    bench = Bench()
+    told = await bench.stream(streamed(SPOKEN))
+    assert bench.sample("stream_events_total") == len(told)
+    assert bench.sample("upstream_requests_total", status="200") == 1
+    assert bench.sample("time_to_first_token_seconds_count") == 1
+    assert bench.sample("stream_event_bytes_sum") == max(
+        len(json.dumps(event, separators=(",", ":"))) for event in told
+    )
+    longest = max(len(event.partition(b"data: ")[2].strip()) for event in SPOKEN.frames())
+    assert bench.sample("upstream_line_bytes_sum") == longest
+    assert bench.sample("retained_bytes_count") == 1
+    assert (bench.sample("delivery_queue_batches"), bench.sample("delivery_queue_bytes")) == (0, 0)
+
+
+async def test_what_a_json_answer_counts():
+    bench = Bench()
+    await bench.answer(whole(SPOKEN))
+    assert bench.sample("upstream_json_bytes_sum") == len(json.dumps(SPOKEN.response).encode())
+    assert bench.sample("stream_events_total") == 0
+    assert bench.sample("stream_event_bytes_count") == 0
+    assert bench.sample("time_to_first_token_seconds_count") == 0
+
+
+@pytest.mark.parametrize(
+    ("item", "channel"),
+    [
+        ({"type": "message"}, "output_text"),
+        ({"type": "message"}, "refusal"),
+        ({"type": "reasoning"}, "reasoning_text"),
+        ({"type": "reasoning"}, "reasoning_summary_text"),
+        ({"type": "function_call", "name": "f", "call_id": "c"}, "function_call_arguments"),
+        ({"type": "custom_tool_call", "name": "f", "call_id": "c"}, "custom_tool_call_input"),
+    ],
+)
+async def test_the_first_delta_of_any_kind_is_the_first_token(item, channel):
+    bench = Bench()
+    added = frame({"type": "response.output_item.added", "output_index": 0, "item": item})
+    delta = frame({"type": f"response.{channel}.delta", "output_index": 0, "delta": "x"})
+    delivery, task = await bench.start(Reply([added, delta, delta, asyncio.Event()]))
+    assert f"{channel}.delta" in types(await take_until_silent(delivery))
+    assert bench.sample("time_to_first_token_seconds_count") == 1
+    task.cancel()
+    await asyncio.wait([task])

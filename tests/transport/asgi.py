@@ -1,0 +1,135 @@
+"""One HTTP request as the server hands it to the app, with a client that does what a test says."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from gateway.transport.connection import TRANSPORT_EXTENSION
+
+
+def timers() -> list[asyncio.TimerHandle]:
+    """Timers the gateway has set and not cancelled."""
+    scheduled = asyncio.get_running_loop()._scheduled
+    return [timer for timer in scheduled if not timer.cancelled() and "gateway" in repr(timer)]
+
+
+class SlowSocket:
+    """The transport of a connection.
+
+    Attributes:
+        buffered: bytes waiting in it; one list entry per look, the last one stays.
+        looks: how often somebody looked.
+        aborted: set once the connection was aborted.
+    """
+
+    def __init__(self, buffered: Iterable[int]) -> None:
+        self.buffered = deque(buffered)
+        self.looks = 0
+        self.aborted = asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        self.looks += 1
+        return self.buffered.popleft() if len(self.buffered) > 1 else self.buffered[0]
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+class Conversation:
+    """A request and what is answered.
+
+    Args:
+        body: the request body, in the chunks in which it arrives; an event is waited for, None hangs up.
+        headers: request headers.
+        socket: the connection's transport; when it is aborted the client is gone.
+    """
+
+    def __init__(
+        self,
+        *body: bytes | asyncio.Event | None,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+        socket: SlowSocket | None = None,
+    ) -> None:
+        extensions = {} if socket is None else {TRANSPORT_EXTENSION: socket}
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "headers": list(headers),
+            "state": {"principal": "local"},
+            "extensions": extensions,
+        }
+        self.sent: list[dict[str, Any]] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.gone = socket.aborted if socket is not None else asyncio.Event()
+        self.waiting = deque(body)
+        self._arrived = asyncio.Condition()
+
+    async def receive(self) -> dict[str, Any]:
+        while self.waiting:
+            chunk = self.waiting.popleft()
+            if chunk is None:
+                self.gone.set()
+            elif isinstance(chunk, bytes):
+                return {"type": "http.request", "body": chunk, "more_body": bool(self.waiting)}
+            else:
+                await chunk.wait()
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """As the server does: waits while the client does not read, and takes everything once it is gone."""
+        async with self._arrived:
+            self.sent.append(message)
+            self._arrived.notify_all()
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.reads, self.gone)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.wait(waits)
+
+    async def until_sent(self, part: bytes) -> None:
+        """Wait until a part of the answer's body was sent."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: part in self.body)
+
+    async def serve(self, app: Any) -> None:
+        """Let the app answer; nothing of it may be left running."""
+        before = asyncio.all_tasks()
+        try:
+            await app(self.scope, self.receive, self.send)
+        finally:
+            assert asyncio.all_tasks() <= before | {asyncio.current_task()}
+            assert timers() == []
+
+    # ------------------------------------------------------------ the answer
+
+    @property
+    def status(self) -> int:
+        return self.sent[0]["status"]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message["body"] for message in self.sent if message["type"] == "http.response.body"]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.bodies)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.sent) and self.sent[-1].get("more_body") is False
+
+    @property
+    def left(self) -> bool:
+        """Whether the app noted that the client left."""
+        return self.scope["state"].get("client_left", False)
