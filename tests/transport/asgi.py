@@ -12,7 +12,7 @@ from gateway.transport.connection import TRANSPORT_EXTENSION
 def timers() -> list[asyncio.TimerHandle]:
     """Timers the gateway has set and not cancelled."""
     scheduled = asyncio.get_running_loop()._scheduled
-    return [timer for timer in scheduled if not timer.cancelled() and "gateway" in repr(timer)]
+    return [timer for timer in scheduled if not timer.cancelled() and timer._callback.__module__.startswith("gateway.")]
 
 
 class SlowSocket:

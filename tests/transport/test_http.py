@@ -53,7 +53,7 @@ def error_of(conversation):
 
 
 async def test_a_json_answer():
-    client = await Site(whole(HELLO)).post(request())
+    client = await Site(whole(HELLO)).post(request(), socket=SlowSocket([0]))
     assert (client.status, client.complete, client.left) == (200, True, False)
     assert client.headers["content-type"] == "application/json"
     assert int(client.headers["content-length"]) == len(client.body)
