@@ -1,13 +1,15 @@
 """Small questions to the inference server beside the inferences: health, version, models."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.upstream.connection import Connection, write_head
+from gateway.upstream.pool import ConnectionPool
 
 
 class Reply(Struct, frozen=True):
@@ -15,7 +17,7 @@ class Reply(Struct, frozen=True):
 
     Attributes:
         status: HTTP status.
-        headers: response headers, looked up without regard to case.
+        headers: response headers, names in lower case.
         body: at most the configured number of bytes.
     """
 
@@ -36,25 +38,24 @@ class ControlClient:
     """GET requests with a small pool of their own, so that a full inference pool never looks like a dead server.
 
     Args:
-        open_session: opens the session of the control pool.
-        url: base address of the server.
+        open_pool: opens the control pool.
+        headers: sent with every request.
         timeout: seconds for one answer.
         max_bytes: largest answer.
     """
 
     def __init__(
-        self, open_session: Callable[[], aiohttp.ClientSession], url: str, *, timeout: float, max_bytes: int
+        self, open_pool: Callable[[], ConnectionPool], headers: Mapping[str, str], *, timeout: float, max_bytes: int
     ) -> None:
-        self._open_session = open_session
-        self._session: aiohttp.ClientSession | None = None
-        self._url = url
+        self._open_pool = open_pool
+        self._pool: ConnectionPool | None = None
+        self._headers = headers
         self._timeout_seconds = timeout
-        self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_bytes = max_bytes
 
     def start(self) -> None:
         """Open the pool."""
-        self._session = self._open_session()
+        self._pool = self._open_pool()
 
     async def get(self, path: str) -> Reply:
         """Return the answer to `GET {url}{path}`, whatever its status.
@@ -64,28 +65,31 @@ class ControlClient:
             UpstreamTimeout: no whole answer in time.
             UpstreamError: the answer is larger than allowed or not HTTP.
         """
-        if self._session is None:
+        if self._pool is None:
             raise UpstreamUnavailable("The client of the inference server is not started.")
         try:
-            async with self._session.get(self._url + path, timeout=self._timeout, allow_redirects=False) as response:
-                return Reply(response.status, response.headers, await self._read(response, path))
+            async with asyncio.timeout(self._timeout_seconds):
+                connection = await self._pool.acquire()
+                try:
+                    head = write_head("GET", self._pool.base_path + path, self._headers)
+                    await connection.send(head, b"")
+                    await connection.wait_for_headers()
+                    return Reply(connection.status, connection.headers, await self._read(connection, path))
+                finally:
+                    self._pool.release(connection)
         except TimeoutError as error:
             message = f"The inference server did not answer GET {path} within {self._timeout_seconds:g} seconds."
             raise UpstreamTimeout(message) from error
-        except aiohttp.ClientConnectionError as error:
-            raise UpstreamUnavailable("The inference server cannot be reached.") from error
-        except aiohttp.ClientError as error:
-            raise UpstreamError(f"The inference server's answer to GET {path} cannot be read.") from error
 
     async def close(self) -> None:
         """Close the pool. Idempotent."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
-    async def _read(self, response: aiohttp.ClientResponse, path: str) -> bytes:
+    async def _read(self, connection: Connection, path: str) -> bytes:
         body = bytearray()
-        async for piece in response.content.iter_any():
+        while piece := await connection.read():
             body += piece
             if len(body) > self._max_bytes:
                 raise UpstreamError(

@@ -88,7 +88,7 @@ class HealthMonitor:
         return True, "ok"
 
     async def _recognise(self, health: Reply) -> str:
-        if health.headers.get("Server", "").lower().startswith("llama.cpp"):
+        if health.headers.get("server", "").lower().startswith("llama.cpp"):
             return "llamacpp"
         version = await self._control.get("/version")
         if version.status == 200 and isinstance(version.document().get("version"), str):

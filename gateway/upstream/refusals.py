@@ -31,11 +31,11 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes | None, *,
 
     Args:
         status: the server's status.
-        headers: its headers, looked up without regard to case.
+        headers: its headers, names in lower case.
         body: the error body, or None when it was too large to read.
         now: Unix seconds, to which an HTTP date in `Retry-After` is related.
     """
-    retry_after = parse_retry_after(headers.get("Retry-After"), now=now)
+    retry_after = parse_retry_after(headers.get("retry-after"), now=now)
     if status in {401, 403}:
         # The caller's own credentials never reach the server, so these are about the gateway's. The server's words
         # are withheld: they may quote a piece of the key.

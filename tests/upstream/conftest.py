@@ -6,13 +6,24 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 
 import pytest
+import uvloop
 
 from gateway.ports import UpstreamCall
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.simulated import serve_simulator
 
+# The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
+_ON_BOTH_LOOPS = frozenset({"test_client", "test_connection"})
+
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def pytest_asyncio_loop_factories(config, item):
+    loops = {"asyncio": asyncio.new_event_loop}
+    if item.module.__name__.rpartition(".")[2] in _ON_BOTH_LOOPS:
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops
 
 
 class RawServer:

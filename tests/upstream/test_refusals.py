@@ -112,7 +112,7 @@ def test_other_server_errors_become_502(status):
 @pytest.mark.parametrize("status", [400, 429, 503])
 @pytest.mark.parametrize("raw", [b"", b"<html>Too busy</html>", b"\xff\xfe", b'{"error":'])
 def test_bodies_that_are_not_json_become_502(status, raw):
-    refused = read(status, raw=raw, headers={"Retry-After": "3"})
+    refused = read(status, raw=raw, headers={"retry-after": "3"})
     assert (refused.status, refused.code, refused.retry_after) == (502, "upstream_error", 3.0)
     assert "html" not in refused.message
 
@@ -173,7 +173,7 @@ json_values = st.recursive(
 
 @given(status=st.integers(400, 599), document=json_values, retry=st.text())
 def test_every_answer_becomes_a_complete_error(status, document, retry):
-    refused = read(status, document, headers={"Retry-After": retry})
+    refused = read(status, document, headers={"retry-after": retry})
     assert isinstance(refused.code, str)
     assert refused.code
     assert not refused.code.isdigit()

@@ -1,0 +1,268 @@
+"""One HTTP/1.1 connection to an inference server, parsed by httptools as the bytes arrive.
+
+A connection carries one call at a time. It reads into one buffer of fixed size and stops reading while what it has
+parsed waits to be taken, so a fast server is held back by a slow caller and one stream never keeps the loop for longer
+than a buffer takes to process.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import httptools
+
+from gateway.protocol.errors import UpstreamError, UpstreamUnavailable
+
+_PIECE_BYTES = 64 * 1024
+_MAX_HEADERS = 256
+_MAX_HEADER_BYTES = 64 * 1024
+
+CLOSED_EARLY = "The inference server closed the connection before it answered."
+BROKEN = "The inference server broke off its answer."
+NOT_HTTP = "The inference server's answer is not HTTP."
+
+
+def write_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """Return the head of a request.
+
+    Raises:
+        ValueError: a header holds a line break or a NUL, or is not Latin-1.
+    """
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if any(char in line for line in lines for char in "\r\n\0"):
+        raise ValueError("a header must not hold line breaks or NUL")
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The client's end of a connection.
+
+    Args:
+        buffer_bytes: most bytes read and parsed before another connection gets its turn.
+        on_lost: called when the connection is gone.
+
+    Attributes:
+        status: status of the answer at hand, 0 until it is known.
+        headers: its headers, names in lower case, values of repeated ones joined.
+        begun: a byte of the request at hand may have left.
+    """
+
+    def __init__(self, buffer_bytes: int, on_lost: Callable[["Connection"], None]) -> None:
+        self._buffer = bytearray(buffer_bytes)
+        self._view = memoryview(self._buffer)
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._lost = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.begun = False
+        self._header_bytes = 0
+        self._answered = False
+        self._complete = False
+        self._keep_alive = False
+        self._error: UpstreamError | None = None
+        self._chunks: list[bytes] = []
+        self._pending = 0
+        self._on_ended: Callable[[], None] | None = None
+        self._paused = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    # ------------------------------------------------------------ the caller's side
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request could be sent."""
+        return self._transport is not None and not self._lost and not self._transport.is_closing()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer has been received to its end."""
+        return self._complete
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another call may follow: the answer is complete, taken, and the server keeps the connection."""
+        return self._complete and self._keep_alive and not self._chunks and self.is_open
+
+    async def send(self, head: bytes, body: bytes) -> None:
+        """Send a request; stops early, without an error, when the server answers before it has read it all."""
+        self._reset()
+        transport = self._transport
+        if transport is None or not self.is_open:
+            raise UpstreamUnavailable(CLOSED_EARLY)
+        self.begun = True
+        transport.write(head + body[:_PIECE_BYTES])
+        for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
+            await self._writable.wait()
+            if self._answered or self._lost:
+                self._keep_alive = False
+                return
+            transport.write(body[start : start + _PIECE_BYTES])
+
+    async def wait_for_headers(self) -> None:
+        """Return when status and headers are there.
+
+        Raises:
+            UpstreamUnavailable: the connection broke before them.
+            UpstreamError: what came is not HTTP.
+        """
+        while not self._answered:
+            if self._error is not None:
+                raise self._error
+            if self._lost:
+                raise UpstreamUnavailable(CLOSED_EARLY)
+            await self._wait()
+
+    async def read(self) -> bytes:
+        """Return what has been received and not taken yet, or `b""` at the end of the answer.
+
+        Raises:
+            UpstreamError: the answer broke off.
+        """
+        while not self._chunks:
+            if self._complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            if self._lost:
+                raise UpstreamError(BROKEN)
+            self._resume()
+            await self._wait()
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._pending = 0
+        return data
+
+    def discard(self, ended: Callable[[], None]) -> None:
+        """Throw away what is left of the answer and call back once it has ended, well or not; at once if it has."""
+        self._chunks.clear()
+        self._pending = 0
+        if self._complete or self._lost:
+            ended()
+            return
+        self._on_ended = ended
+        self._resume()
+
+    def abort(self) -> None:
+        """Close the connection at once, without sending what is left."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _pause(self) -> None:
+        if self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # ------------------------------------------------------------ the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        # uvloop's transports have the methods of asyncio's, not their base class.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Return where the next bytes go: never more than may wait to be taken."""
+        return self._view[: max(1, len(self._buffer) - self._pending)] if self._pending else self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Parse what arrived; a buffer's worth of it that nobody has taken pauses the reading."""
+        if not self.begun or self._complete:
+            self.abort()  # the server speaks without having been asked
+            return
+        try:
+            self._parser.feed_data(self._view[:nbytes])
+        except httptools.HttpParserError:
+            self._error = self._error or UpstreamError(BROKEN if self._answered else NOT_HTTP)
+            self.abort()
+        if self._pending >= len(self._buffer) and not self._paused and not self._complete:
+            self._pause()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        """The server sends no more: the end of an answer that has no other end."""
+        self._finish_unframed()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._lost = True
+        if exc is None:
+            self._finish_unframed()
+        self._writable.set()
+        self._wake()
+        self._tell_end()
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        """The send buffer is full."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The send buffer has room again."""
+        self._writable.set()
+
+    def _tell_end(self) -> None:
+        callback, self._on_ended = self._on_ended, None
+        if callback is not None:
+            callback()
+
+    def _finish_unframed(self) -> None:
+        framed = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "")
+        if self._answered and not framed and not self._complete:
+            self._complete = True
+            self._wake()
+
+    # ------------------------------------------------------------ the parser's side
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header of the answer."""
+        self._header_bytes += len(name) + len(value)
+        if len(self.headers) >= _MAX_HEADERS or self._header_bytes > _MAX_HEADER_BYTES:
+            raise ValueError("too many headers")
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        """The head of an answer; interim ones (1xx) are passed over."""
+        status = self._parser.get_status_code()
+        if status < 200:
+            self.headers.clear()
+            return
+        self.status = status
+        self._answered = True
+
+    def on_body(self, body: bytes) -> None:
+        """More of the answer's body."""
+        if self._on_ended is None:
+            self._chunks.append(body)
+            self._pending += len(body)
+
+    def on_message_complete(self) -> None:
+        """The end of the answer."""
+        if self._answered:
+            self._complete = True
+            self._keep_alive = self._parser.should_keep_alive()
+            self._tell_end()

@@ -1,0 +1,122 @@
+"""Connections to one inference server: bounded in number, kept for a while, never shared by two calls."""
+
+import asyncio
+import ssl
+from collections import deque
+from urllib.parse import urlsplit
+
+from gateway.protocol.errors import UpstreamTimeout, UpstreamUnavailable
+from gateway.upstream.connection import Connection
+
+# How long an answer that is complete for us may take to end on the wire before its connection is given up.
+_REST_SECONDS = 1.0
+
+
+class ConnectionPool:
+    """Opens, hands out and takes back connections.
+
+    Args:
+        url: `http://HOST[:PORT][/PATH]` or `https://…`.
+        limit: most connections at once; a call that finds none free waits for one, within its own timeout.
+        keepalive: seconds an idle connection is kept; below the server's own, so that the server rarely closes first.
+        connect_timeout: seconds for one connection to be made.
+        buffer_bytes: size of each connection's read buffer.
+
+    Attributes:
+        host_header: the server's name for requests.
+        base_path: path in front of every target.
+    """
+
+    def __init__(self, url: str, *, limit: int, keepalive: float, connect_timeout: float, buffer_bytes: int) -> None:
+        parts = urlsplit(url)
+        self._host = parts.hostname or ""
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._port = parts.port or (443 if self._tls else 80)
+        self.host_header = parts.netloc.rpartition("@")[2]
+        self.base_path = parts.path.rstrip("/")
+        self._keepalive = keepalive
+        self._connect_timeout = connect_timeout
+        self._buffer_bytes = buffer_bytes
+        self._free = asyncio.Semaphore(limit)
+        self._idle: deque[tuple[float, Connection]] = deque()
+        self._all: set[Connection] = set()
+        self._closed = False
+
+    async def acquire(self) -> Connection:
+        """Return a connection for one call; it must be given back by `release` or `retire`.
+
+        Raises:
+            UpstreamUnavailable: the server refuses, does not exist or its certificate is not trusted.
+            UpstreamTimeout: the connection was not made in time.
+        """
+        if self._closed:
+            raise UpstreamUnavailable("The client of the inference server is closed.")
+        await self._wait_for_room()
+        try:
+            return self._take_idle() or await self._connect()
+        except BaseException:
+            self._free.release()
+            raise
+
+    def release(self, connection: Connection) -> None:
+        """Take a connection back: kept when another call may follow, closed at once otherwise."""
+        self._free.release()
+        if connection.is_reusable and not self._closed:
+            self._idle.append((asyncio.get_running_loop().time(), connection))
+        else:
+            connection.abort()
+
+    def retire(self, connection: Connection) -> None:
+        """Take a connection back whose answer is complete for the caller, though perhaps not yet on the wire."""
+        timer = asyncio.get_running_loop().call_later(_REST_SECONDS, connection.abort)
+
+        def give_back() -> None:
+            timer.cancel()
+            self.release(connection)
+
+        connection.discard(give_back)
+
+    def close(self) -> None:
+        """Close every connection, those in use too."""
+        self._closed = True
+        for connection in list(self._all):
+            connection.abort()
+
+    def _take_idle(self) -> Connection | None:
+        oldest = asyncio.get_running_loop().time() - self._keepalive
+        while self._idle and self._idle[0][0] < oldest:
+            self._idle.popleft()[1].abort()
+        while self._idle:
+            _, connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    async def _wait_for_room(self) -> None:
+        if not self._free.locked():
+            await self._free.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise self._no_connection() from error
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._buffer_bytes, self._all.discard), self._host, self._port, ssl=self._tls
+                )
+        except TimeoutError as error:
+            raise self._no_connection() from error
+        except ssl.SSLError as error:
+            raise UpstreamUnavailable("The inference server's certificate is not trusted.") from error
+        except OSError as error:
+            raise UpstreamUnavailable("The inference server cannot be reached.") from error
+        self._all.add(connection)
+        return connection
+
+    def _no_connection(self) -> UpstreamTimeout:
+        return UpstreamTimeout(f"No connection to the inference server within {self._connect_timeout:g} seconds.")
