@@ -56,6 +56,15 @@ class ServerConfig(Section, frozen=True, kw_only=True):
     request_body_timeout_seconds: Annotated[
         Duration, doc("A request body that takes longer to arrive is refused with 408.")
     ] = 60.0
+    max_header_bytes: Annotated[Size, doc("Largest request head, URL included; a larger one is refused with 431.")] = (
+        64 * KIB
+    )
+    header_timeout_seconds: Annotated[
+        Duration, doc("A request head that takes longer to arrive is refused with 408.")
+    ] = 10.0
+    idle_connection_seconds: Annotated[
+        Duration, doc("A connection without a request for so long is closed; proxies in front must give up earlier.")
+    ] = 75.0
     commit_after_seconds: Annotated[
         DurationOrZero,
         doc(
@@ -72,7 +81,12 @@ class ServerConfig(Section, frozen=True, kw_only=True):
     drain_seconds: Annotated[
         DurationOrZero, doc("How long running requests may go on after SIGTERM before they are cut off.")
     ] = 30.0
-    max_connections: Annotated[Count, doc("Client connections open at once; further ones are refused.")] = 4096
+    close_grace_seconds: Annotated[
+        DurationOrZero, doc("How long clients may take their last bytes when the gateway stops, at the least.")
+    ] = 2.0
+    max_connections: Annotated[
+        Count, doc("Client connections open at once; further ones are answered 503, /livez excepted, and closed.")
+    ] = 4096
     max_concurrent_requests: Annotated[
         Count, doc("Responses in the making at once, per process; further ones are refused with 503 and Retry-After.")
     ] = 1024
