@@ -1,40 +1,52 @@
 """Entry point: one click group whose commands are imported only when they are called."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import rich_click as click
 
 from gateway import __version__
+from gateway.cli.version import describe_version
 
-_COMMANDS: dict[str, str] = {
-    "serve": "Serve the Responses API.",
-    "config": "Check, show and generate the configuration.",
-    "db": "Create, upgrade and inspect the database.",
-    "simulate": "Serve a scripted inference server.",
-    "demo": "Show a gateway at work.",
-    "version": "Show the version.",
-}
+# What a command's own help says first; kept here, so that listing them imports none of them.
+COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "serve": "Serve the Responses API until SIGTERM or SIGINT.",
+        "config": "Check, show and generate the configuration.",
+        "db": "Create, upgrade and inspect the database.",
+        "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",
+        "demo": "Show a gateway at work: a streamed answer, a continuation, what was stored.",
+        "version": "Show the versions of the gateway and of Python.",
+    }
+)
 
 
 class LazyGroup(click.RichGroup):
-    """A group that knows the names of its commands without importing them, so `--help` stays fast."""
+    """A group that lists its commands without importing them, so that `--help` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the command names in the order of use."""
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import `gateway.cli.<name>` and return its `command`."""
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module(f"gateway.cli.{cmd_name}")
-        command: click.Command = module.command
-        return command
+        """Return a stand-in that knows the command's name and what it is for."""
+        return click.Command(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import `gateway.cli.<name>` and return its `command` with the arguments left for it."""
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        if name is None or stand_in is None:
+            return name, stand_in, rest
+        command: click.Command = importlib.import_module(f"gateway.cli.{name}").command
+        return name, command, rest
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "-V", "--version", prog_name="gateway")
+@click.version_option(__version__, "-V", "--version", message=describe_version())
 def cli() -> None:
     """The OpenAI Responses API in front of a vLLM server."""
 
