@@ -62,9 +62,13 @@ def parse_hosts(value: Any) -> tuple[str, ...]:
     """Return host names, each as `parse_host` does.
 
     Raises:
-        ValueError: the value is no array of hosts.
+        ValueError: the value is no array of hosts, or a host holds a wildcard.
     """
-    return tuple(parse_host(item) for item in _texts(value))
+    hosts = _texts(value)
+    for host in hosts:
+        if "*" in host:
+            raise ValueError(f"{host!r} is no host; there are no wildcards, list every name that callers use")
+    return tuple(parse_host(host) for host in hosts)
 
 
 def split_bind(bind: str) -> tuple[str, int]:
@@ -134,7 +138,10 @@ def parse_database_url(value: Any) -> SecretUrl:
     url = _text(value)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in {"sqlite", "postgresql"} or not url.isprintable():
-        raise ValueError("not a database URL; write sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+        raise ValueError(
+            "not a database URL; write sqlite:///PATH or postgresql://USER@HOST/DATABASE"
+            + _suggest_scheme(scheme, is_url=bool(separator))
+        )
     if scheme == "sqlite" and (not rest.startswith("/") or rest == "/" or "?" in rest):
         raise ValueError("names one file and nothing else; write sqlite:///PATH, with four slashes if it is absolute")
     if scheme == "sqlite" and ":memory:" in rest:
@@ -142,6 +149,15 @@ def parse_database_url(value: Any) -> SecretUrl:
     if scheme == "postgresql" and not rest:
         raise ValueError("names no server; write postgresql://USER@HOST/DATABASE")
     return SecretUrl(url)
+
+
+def _suggest_scheme(scheme: str, *, is_url: bool) -> str:
+    """Return what may have been meant, without a word of the text: it may hold a password anywhere."""
+    if not is_url and ":" not in scheme:
+        return " (did you mean a file? put sqlite:/// in front of its path)"
+    dialect = scheme.partition("+")[0]
+    meant = {"postgres": "postgresql", "postgresql": "postgresql", "sqlite": "sqlite"}.get(dialect)
+    return f" (did you mean {meant}://…?)" if is_url and meant and meant != scheme else ""
 
 
 def parse_origins(value: Any) -> tuple[str, ...]:

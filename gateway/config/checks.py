@@ -70,10 +70,10 @@ class Review:
         same_host = host == server.host or is_wildcard(host) or is_wildcard(server.host)
         if admin.enabled and same_host and port == server.port != 0:
             self._problem(f"port {port} is also server.port; choose another", bind, ("server", "port"))
-        if is_wildcard(server.host) and not server.allowed_hosts:
+        if not is_loopback(server.host) and not server.allowed_hosts:
             self._warning(
-                "the gateway listens on every address but answers only to loopback names; list the names and "
-                "addresses that callers use in server.allowed_hosts",
+                "other machines reach the gateway and any Host header is accepted, also one that a web page made up "
+                "by DNS rebinding; list the names and addresses that callers use in server.allowed_hosts",
                 ("server", "host"),
                 ("server", "allowed_hosts"),
             )
@@ -147,8 +147,8 @@ class Review:
                 )
         if self._config.storage.history_max_bytes < limits.max_retained_bytes:
             self._warning(
-                "history_max_bytes is below responses.max_retained_bytes: the largest responses are stored but can "
-                "never be continued",
+                "storage.history_max_bytes is below responses.max_retained_bytes: the largest responses are stored "
+                "but can never be continued",
                 ("storage", "history_max_bytes"),
                 retained,
             )

@@ -15,7 +15,7 @@ from gateway.config.schema import GatewayConfig
 from gateway.config.sources import FILE_VARIABLE, Assignment, Sources
 from gateway.config.tree import Entries, Leaf, Table, descend, format_path, gateway_tree, walk
 
-_RANK: Final = ("file", "env", "cli")
+_RANK: Final = ("default", "file", "env", "cli")
 _SECRET_FILE_LIMIT: Final = 65_536
 
 
@@ -39,6 +39,8 @@ def load_config(
     file: Path | None = None, environ: Mapping[str, str] | None = None, overrides: Sequence[str] = ()
 ) -> LoadedConfig:
     """Load the configuration; per key the command line beats the environment, which beats the file.
+
+    A secret `<key>` and its `<key>_file` count as one key.
 
     Args:
         file: a TOML file; None takes the one that `GATEWAY_CONFIG` names, if any.
@@ -138,12 +140,18 @@ class _Settling:
         if key == path or depth < len(key) or not isinstance(leaf, Leaf) or not leaf.secret or path in self.unusable:
             return
         name = format_path(path)
-        if key in self.origins:
-            message = f"{format_path(key)} is set as well ({self.origins[key]}); keep one of the two"
+        written = self.origins.get(key, DEFAULT)
+        if _RANK.index(written.kind) > _RANK.index(origin.kind):
+            # The weaker source gives way whole: a file named there is neither read nor shown.
+            del self.origins[path], self._values[path]
+            return
+        if written.kind == origin.kind:
+            message = f"{format_path(key)} is set as well ({written}); keep one of the two"
             self.problems.append(Finding(path=name, message=message, source=str(origin)))
             self.unusable.add(key)
             return
         self.origins[key] = origin
+        self.unusable.discard(key)
         file = Path(self._values[path])
         try:
             text, world_readable = _read_secret(file)

@@ -102,7 +102,11 @@ class ServerConfig(Section, frozen=True, kw_only=True):
     ] = 256 * KIB
     allowed_hosts: Annotated[
         Hosts,
-        doc("Names accepted in the Host header besides the loopback names and the bound address, without a port."),
+        doc(
+            "Names accepted in the Host header besides the loopback names and the bound address, without a port. When "
+            "none is listed, a gateway on a loopback address accepts only those, and any other accepts every Host, "
+            "which lets web pages in by DNS rebinding. There are no wildcards."
+        ),
     ] = ()
     allowed_origins: Annotated[
         Origins, doc("Origins of web pages that may call the gateway, such as https://chat.example.com.")
@@ -125,7 +129,7 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
     url: Annotated[HttpUrl, doc("Base URL; a trailing slash or /v1 is dropped.")] = "http://127.0.0.1:8000"
     api_key: Annotated[ApiKey, doc("Key sent to the inference server as a bearer token.")] = None
     api_key_file: Annotated[
-        FilePath | None, doc("File that holds api_key; one trailing line break is dropped. Not together with api_key.")
+        FilePath | None, doc("File that holds api_key, in the place of it; one trailing line break is dropped.")
     ] = None
     models: Annotated[Names, doc("Models served there; empty means every model.")] = ()
     aliases: Annotated[
@@ -226,7 +230,7 @@ class StorageConfig(Section, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=lambda: SecretUrl(_DEFAULT_DATABASE))
     url_file: Annotated[
-        FilePath | None, doc("File that holds url; one trailing line break is dropped. Not together with url.")
+        FilePath | None, doc("File that holds url, in the place of it; one trailing line break is dropped.")
     ] = None
     auto_migrate: Annotated[
         Literal["auto", "always", "never"],

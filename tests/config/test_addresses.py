@@ -98,17 +98,27 @@ def test_a_database_url_is_kept(url):
         ("sqlite://r.db", "one file"),
         ("sqlite:///r.db?mode=ro", "one file"),
         ("sqlite:///:memory:", "in-memory"),
-        ("postgres://h/d", "postgresql://"),
+        ("postgres://h/d", r"\(did you mean postgresql://…\?\)$"),
+        ("postgresql+psycopg://h/d", r"\(did you mean postgresql://…\?\)$"),
+        ("sqlite+aiosqlite:///r.db", r"\(did you mean sqlite://…\?\)$"),
+        ("r.db", r"put sqlite:/// in front of its path\)$"),
+        ("./data/r.db", r"put sqlite:/// in front of its path\)$"),
         ("mysql://h/d", "not a database URL"),
         ("postgresql://", "no server"),
-        ("postgresql://h/d\n", "not a database URL"),
-        ("r.db", "not a database URL"),
+        ("postgresql://h/d\n", "DATABASE$"),
+        ("u:hunter2@h/d", "DATABASE$"),
         (1, "string"),
     ],
 )
 def test_what_is_no_database_url_is_refused(url, reason):
     with pytest.raises(ValueError, match=reason):
         addresses.parse_database_url(url)
+
+
+@pytest.mark.parametrize("host", ["*", "*.example", "gateway.*"])
+def test_hosts_have_no_wildcards(host):
+    with pytest.raises(ValueError, match="no wildcards"):
+        addresses.parse_hosts(["gateway", host])
 
 
 def test_origins_and_headers_are_lower_cased():

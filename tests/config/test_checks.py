@@ -2,6 +2,8 @@
 
 import pytest
 
+from gateway.transport.auth import HostPolicy
+
 
 @pytest.mark.parametrize(
     ("text", "path", "message"),
@@ -40,7 +42,8 @@ def test_api_key_and_callers_authorization_exclude_each_other(problems):
         "admin = { bind = '127.0.0.1:9000', enabled = false }",
         "[server]\nport = 0\n[admin]\nbind = '127.0.0.1:0'",
         "server = { host = '0.0.0.0', allowed_hosts = ['gateway'] }",
-        "server.host = '10.0.0.1'",
+        "server = { host = '10.0.0.1', allowed_hosts = ['10.0.0.1'] }",
+        "server.host = '::1'",
         "[responses]\nmax_stream_event_bytes = '8MiB'",
         "[responses]\nmax_retained_bytes = '1MiB'",
         "[upstreams.a]\nmodels = ['x']\n[upstreams.b]\nmodels = ['y']",
@@ -80,3 +83,19 @@ def test_a_surprising_combination_is_a_warning(load, text, path, message):
     assert warning.path == path
     assert message in warning.message
     assert "gateway.toml:" in warning.source
+
+
+def test_the_other_section_is_named_when_the_first_is_blamed(load):
+    sizes = ("retained", "stream_event", "upstream_json", "upstream_sse_line")
+    (warning,) = load("[responses]\n" + "".join(f"max_{size}_bytes = '65MiB'\n" for size in sizes)).warnings
+    assert warning.path == "responses.max_retained_bytes"
+    assert warning.message.startswith("storage.history_max_bytes is below responses.max_retained_bytes")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "10.0.0.5", "gateway.internal"])
+@pytest.mark.parametrize("listed", [[], ["gateway.example"]])
+def test_a_gateway_that_accepts_any_host_says_so(load, host, listed):
+    warnings = load(f"[server]\nhost = '{host}'\nallowed_hosts = {listed}").warnings
+    assert (
+        any("any Host header" in warning.message for warning in warnings) is HostPolicy(host, listed).accepts_any_host
+    )

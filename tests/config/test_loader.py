@@ -215,12 +215,39 @@ def test_a_secret_file_that_cannot_be_read_is_a_problem(tmp_path, problems):
     assert "null byte" in problems('upstream.api_key_file = "a\\u0000"')[0].message
 
 
-def test_a_secret_and_its_file_exclude_each_other(tmp_path, problems):
+def test_a_secret_and_its_file_exclude_each_other_in_one_source(tmp_path, problems):
     file = private(tmp_path / "key", b"k1")
-    (finding,) = problems("upstream.api_key = 'hunter2'", {"GATEWAY_UPSTREAM__API_KEY_FILE": str(file)})
+    (finding,) = problems(f"upstream.api_key = 'hunter2'\nupstream.api_key_file = '{file}'")
+    assert (finding.path, finding.source.endswith(":2")) == ("upstream.api_key_file", True)
     assert "upstream.api_key is set as well" in finding.message
     assert "gateway.toml:1" in finding.message
     assert "hunter2" not in str(finding)
+    names = {"GATEWAY_UPSTREAM__API_KEY": "hunter2", "GATEWAY_UPSTREAM__API_KEY_FILE": str(file)}
+    assert [finding.path for finding in problems(None, names)] == ["upstream.api_key_file"]
+
+
+def test_a_stronger_source_beats_the_file_a_weaker_one_names(load):
+    text = "storage.url_file = '/nowhere/url'\n[upstreams.a]\napi_key_file = '/nowhere/key'"
+    loaded = load(text, {"GATEWAY_UPSTREAMS__A__API_KEY": "k2"}, "storage.url=sqlite:///other.db")
+    assert loaded.config.upstreams["a"].api_key.reveal() == "k2"
+    assert loaded.config.upstreams["a"].api_key_file is None
+    assert loaded.config.storage.url.reveal() == "sqlite:///other.db"
+    assert loaded.config.storage.url_file is None
+    assert str(loaded.origins["storage.url"]) == "--set"
+    assert str(loaded.origins["storage.url_file"]) == "default"
+
+
+def test_a_file_named_by_a_stronger_source_beats_the_secret_of_a_weaker_one(tmp_path, load):
+    file = private(tmp_path / "key", b"k1\n")
+    loaded = load("upstream.api_key = 'k2'", {"GATEWAY_UPSTREAM__API_KEY_FILE": str(file)})
+    assert loaded.config.upstream.api_key.reveal() == "k1"
+    assert str(loaded.origins["upstream.api_key"]) == "env GATEWAY_UPSTREAM__API_KEY_FILE"
+
+
+def test_a_bad_secret_is_refused_even_when_a_file_overrides_it(tmp_path, problems):
+    file = private(tmp_path / "url", b"sqlite:///a.db")
+    (finding,) = problems("storage.url = 'mysql://h'", {"GATEWAY_STORAGE__URL_FILE": str(file)})
+    assert (finding.path, finding.value) == ("storage.url", "***")
 
 
 def test_a_world_readable_secret_file_is_a_warning(tmp_path, load):
