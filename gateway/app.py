@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from litestar import Litestar
@@ -81,7 +81,6 @@ class Gateway:
 
     Args:
         parts: what it consists of.
-        connections: returns the number of open client connections.
 
     Attributes:
         parts: what it consists of.
@@ -89,7 +88,7 @@ class Gateway:
         admin: the app of the admin listener.
     """
 
-    def __init__(self, parts: Parts, connections: Callable[[], int]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.parts = parts
         server = parts.config.server
         policy = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
@@ -102,8 +101,6 @@ class Gateway:
             tracing=parts.tracing,
             clock=parts.clock,
             ids=parts.ids,
-            connections=connections,
-            max_connections=server.max_connections,
         )
         admin_host, _ = split_bind(parts.config.admin.bind)
         self.admin: ASGIApp = build_admin_app(
@@ -138,18 +135,21 @@ class Gateway:
         """Wait until no response is being made, for at most `timeout` seconds; tell whether that came true."""
         return await self.parts.engine.drained(timeout)
 
+    def cut_off(self) -> None:
+        """End every running response as failed; its caller is told so."""
+        self.parts.engine.cut_off()
 
-def build_app(config: GatewayConfig, *, connections: Callable[[], int] = lambda: 0) -> Gateway:
+
+def build_app(config: GatewayConfig) -> Gateway:
     """Build a gateway from its configuration.
 
     Args:
         config: the whole configuration.
-        connections: returns the number of open client connections.
 
     Raises:
         StartError: a part cannot be built as it is configured.
     """
-    return Gateway(build_parts(config), connections)
+    return Gateway(build_parts(config))
 
 
 def build_parts(

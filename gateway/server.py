@@ -7,31 +7,32 @@ import asyncio
 import errno
 import gc
 import logging
-import math
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import uvicorn
 from litestar.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from gateway import __version__
 from gateway.app import Gateway, StartError, build_app
 from gateway.config.addresses import split_bind
-from gateway.config.schema import GatewayConfig
+from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.telemetry.names import LOGGER_SERVER
-from gateway.transport.connection import TRANSPORT_EXTENSION
+from gateway.transport.connection import cancel
+from gateway.transport.protocol import ConnectionProtocol
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 
 _BACKLOG = 2048
-_ADMIN_GRACE_SECONDS = 1
+_CLOSING_INTERVAL_SECONDS = 0.05
+# How long handlers of aborted connections get to end by themselves.
+_ABORT_GRACE_SECONDS = 1.0
 _WAIT_INTERVAL_SECONDS = 1.0
 _logger = logging.getLogger(LOGGER_SERVER)
 
@@ -49,49 +50,69 @@ class Listeners(NamedTuple):
             self.admin.close()
 
 
-class ConnectionProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, which also shows handlers the transport of their connection.
+class _Server(uvicorn.Server):
+    """A uvicorn server without signals of its own, which ends by leaving its clients, not by cancelling handlers.
 
-    They need it to notice a client that stopped reading: bytes uvicorn has accepted lie in the transport's buffer.
+    Args:
+        app: what is served.
+        settings: bounds of connections, and their grace.
     """
 
-    def on_message_begin(self) -> None:
-        """Begin a request, with the transport among the extensions of its scope."""
-        super().on_message_begin()
-        extensions: dict[str, Any] = {TRANSPORT_EXTENSION: self.transport}
-        self.scope["extensions"] = extensions
-
-
-class _Server(uvicorn.Server):
-    """A uvicorn server without signals of its own."""
+    def __init__(self, app: ASGIApp, settings: ServerConfig) -> None:
+        super().__init__(_uvicorn_config(app, settings))
+        self._grace_seconds = settings.close_grace_seconds
+        self._close_at: float | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    def exit(self, close_at: float | None = None) -> None:
+        """Stop accepting connections and end.
+
+        Args:
+            close_at: loop time at which connections that are still open are aborted; None grants the usual grace.
+        """
+        self._close_at = close_at
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the listener, let the last bytes leave, then abort the connections and with them their handlers."""
+        now = asyncio.get_running_loop().time
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        connections = self.server_state.connections
+        for connection in list(connections):
+            connection.shutdown()
+        if self._close_at is None:
+            self._close_at = now() + self._grace_seconds
+        while connections and now() < self._close_at:  # noqa: ASYNC110  # nobody tells when the last one is gone
+            await asyncio.sleep(_CLOSING_INTERVAL_SECONDS)
+        for connection in list(connections):
+            connection.transport.abort()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=_ABORT_GRACE_SECONDS)
+            await cancel(*self.server_state.tasks)
 
 
 class GatewayServer(_Server):
     """A uvicorn server that drains before it stops.
 
     The first signal makes the gateway unready and refuse new responses while the listener stays open and running
-    responses go on. When none is left, or `drain_seconds` have passed, the listener closes; what still runs then is
-    cut off. A second signal cuts it off at once.
+    responses go on. When none is left, or `drain_seconds` have passed, what still runs ends as failed, the listener
+    closes, and clients get their grace to take the last bytes. A second signal goes there at once, a third one skips
+    the grace.
 
     Args:
-        config: uvicorn's configuration.
-        state: the state whose connections the gateway counts.
-        gateway: what is drained.
+        gateway: what is served, and drained.
         announce: called once, when connections are accepted.
 
     Attributes:
         forced: a second signal has cut work off.
     """
 
-    def __init__(
-        self, config: uvicorn.Config, state: ServerState, gateway: Gateway, announce: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self.server_state = state
+    def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
+        super().__init__(gateway.public, gateway.parts.config.server)
         self.forced = False
         self._gateway = gateway
         self._announce = announce
@@ -131,22 +152,22 @@ class GatewayServer(_Server):
             self._gateway.begin_drain()
             self._drain = asyncio.get_running_loop().create_task(self._drain_then_exit())
             return
-        _logger.warning("%s again: cutting off what still runs", reason)
-        self.forced = True
         self._drain.cancel()
-        self._exit_within(0)
+        grace = 0.0 if self.forced else self._grace_seconds
+        self.forced = True
+        self._cut_off(f"{reason} again")
+        self.exit(asyncio.get_running_loop().time() + grace)
 
     async def _drain_then_exit(self) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._drain_seconds
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._drain_seconds
         if not await self._gateway.drained(self._drain_seconds):
-            _logger.warning("[server] drain_seconds are over: cutting off what still runs")
-        self._exit_within(deadline - loop.time())
+            self._cut_off("[server] drain_seconds are over")
+        self.exit(max(deadline, now() + self._grace_seconds))
 
-    def _exit_within(self, seconds: float) -> None:
-        # The last bytes of finished responses may still be on their way; uvicorn waits that long for connections.
-        self.config.timeout_graceful_shutdown = max(0, math.ceil(seconds))
-        self.should_exit = True
+    def _cut_off(self, reason: str) -> None:
+        _logger.warning("%s: cutting off %d responses", reason, self._gateway.parts.engine.active)
+        self._gateway.cut_off()
 
 
 def serve(
@@ -169,13 +190,10 @@ def serve(
     Returns:
         The exit code: 0 after an orderly end, 1 when the start failed or a second signal cut work off.
     """
-    state = ServerState()
     try:
-        gateway = build(config, connections=lambda: len(state.connections))
+        gateway = build(config)
         with closing(bind_listeners(config)) as listeners:
-            server = GatewayServer(
-                _uvicorn_config(gateway.public), state, gateway, lambda: announce(_describe(config, listeners))
-            )
+            server = GatewayServer(gateway, lambda: announce(_describe(config, listeners)))
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
                 runner.run(_run(server, gateway, listeners, wait_upstream, report))
     except StartError as error:
@@ -226,13 +244,12 @@ async def _admin_server(gateway: Gateway, listener: socket.socket | None) -> Asy
     if listener is None:
         yield
         return
-    server = _Server(_uvicorn_config(gateway.admin))
-    server.config.timeout_graceful_shutdown = _ADMIN_GRACE_SECONDS
+    server = _Server(gateway.admin, gateway.parts.config.server)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
     finally:
-        server.should_exit = True
+        server.exit()
         await serving
 
 
@@ -254,10 +271,10 @@ async def _wait_for_upstream(
         await asyncio.sleep(min(_WAIT_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+def _uvicorn_config(app: ASGIApp, settings: ServerConfig) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=ConnectionProtocol,
+        http=partial(ConnectionProtocol, settings=settings),  # type: ignore[arg-type]  # uvicorn only calls it
         loop="auto",
         ws="none",
         ws_per_message_deflate=False,

@@ -14,12 +14,16 @@ from gateway.storage.memory import MemoryStore
 class FakeEngine:
     def __init__(self):
         self.draining = False
+        self.cut = False
 
     def begin_drain(self):
         self.draining = True
 
     async def drained(self, timeout):
         return True
+
+    def cut_off(self):
+        self.cut = True
 
     async def retrieve(self, principal, response_id):
         if response_id != "resp_1":
@@ -59,7 +63,7 @@ def build():
         parts = build_parts(
             config, store=MemoryStore(), upstreams=upstreams or {}, engine=FakeEngine(), endpoint=endpoint
         )
-        return Gateway(parts, connections=lambda: 1)
+        return Gateway(parts)
 
     return build
 
@@ -159,7 +163,7 @@ async def test_a_store_that_cannot_start_is_a_start_error(tmp_path):
         storage=StorageConfig(url=SecretUrl(f"sqlite:///{tmp_path}/missing/responses.db")),
         admin=AdminConfig(enabled=False),
     )
-    gateway = Gateway(build_parts(config, upstreams={}, engine=FakeEngine(), endpoint=endpoint), connections=lambda: 0)
+    gateway = Gateway(build_parts(config, upstreams={}, engine=FakeEngine(), endpoint=endpoint))
     with pytest.raises(StartError, match="missing"):
         async with gateway.lifespan():
             pass

@@ -2,17 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from litestar.types import HTTPScope, Receive
+from litestar.types import Receive
 
-TRANSPORT_EXTENSION = "gateway.transport"
+from gateway.protocol.errors import InvalidRequest
+
+SURPLUS_EXTENSION = "gateway.surplus"
+"""Extension in the scope of a request whose connection is above `[server] max_connections`."""
 
 
 class ClientLeft(Exception):
     """The client closed the connection, or stopped reading, before it had its answer."""
+
+
+class RequestTimeout(InvalidRequest):
+    """The request did not arrive in time."""
+
+    status = 408
+    code = "request_timeout"
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
@@ -31,37 +40,36 @@ async def cancel(*tasks: "asyncio.Task[Any]") -> None:
 
 
 class StallWatch:
-    """Aborts the connection of a client that takes no byte for a deadline.
+    """Aborts a connection whose client takes no byte for a deadline.
 
-    A send that waits is not a stall as long as the socket buffer shrinks. One timer looks at both.
+    It looks as long as somebody waits for the client; a buffer that shrinks in between is no stall.
 
     Args:
-        scope: the request; the server puts the connection's transport among its extensions.
-        deadline: seconds without any byte leaving the buffer.
+        transport: the connection.
+        deadline: seconds without any byte leaving the transport's buffer.
+        waits: tells whether somebody still waits for the client to take what is buffered.
     """
 
-    def __init__(self, scope: HTTPScope, deadline: float) -> None:
-        extensions: dict[str, Any] = scope.get("extensions") or {}
-        self._transport: asyncio.WriteTransport | None = extensions.get(TRANSPORT_EXTENSION)
+    def __init__(self, transport: asyncio.WriteTransport, deadline: float, waits: Callable[[], bool]) -> None:
+        self._transport = transport
         self._deadline = deadline
-        self._since: float | None = None
-        self._buffered = 0
+        self._waits = waits
+        self._since = 0.0
+        self._buffered: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        if self._transport is not None:
+
+    def begin(self) -> None:
+        """Look from now on, if anything is buffered."""
+        if self._timer is None and self._transport.get_write_buffer_size() > 0:
+            self.note_progress()
             self._arm()
 
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        """Mark the time in which a send waits."""
-        self._since = time.monotonic()
-        self._buffered = -1
-        try:
-            yield
-        finally:
-            self._since = None
+    def note_progress(self) -> None:
+        """Take what is buffered at the next look for the client's progress, however much it is."""
+        self._buffered = None
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Look no longer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -70,13 +78,14 @@ class StallWatch:
         self._timer = asyncio.get_running_loop().call_later(self._deadline / 4, self._look)
 
     def _look(self) -> None:
-        transport = self._transport
-        assert transport is not None
-        if self._since is not None:
-            now, buffered = time.monotonic(), transport.get_write_buffer_size()
-            if self._buffered < 0 or buffered < self._buffered:
-                self._since, self._buffered = now, buffered
-            elif now - self._since >= self._deadline:
-                transport.abort()
-                return
+        self._timer = None
+        buffered = self._transport.get_write_buffer_size()
+        if buffered == 0 or not self._waits():
+            return
+        now = time.monotonic()
+        if self._buffered is None or buffered < self._buffered:
+            self._since, self._buffered = now, buffered
+        elif now - self._since >= self._deadline:
+            self._transport.abort()
+            return
         self._arm()

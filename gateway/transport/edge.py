@@ -1,7 +1,8 @@
 """The outermost layer of the public app: what happens once to every request, whatever its route."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from asyncio import CancelledError
+from collections.abc import Awaitable, Iterable
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
@@ -14,6 +15,8 @@ from gateway.telemetry.logs import log_access, request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Span, Tracing
 from gateway.transport.auth import LOCAL_PRINCIPAL, HostPolicy
+from gateway.transport.connection import SURPLUS_EXTENSION
+from gateway.transport.health import LIVEZ_PATH
 from gateway.transport.wire_errors import from_exception, send_error
 
 STATE_REQUEST_ID = "request_id"
@@ -80,8 +83,6 @@ class Edge:
         tracing: starts the request's span.
         clock: measures.
         ids: mints request ids.
-        connections: returns the number of open client connections.
-        max_connections: `[server] max_connections`; requests are refused with 503 while more are open.
     """
 
     def __init__(
@@ -93,8 +94,6 @@ class Edge:
         tracing: Tracing,
         clock: Clock,
         ids: Ids,
-        connections: Callable[[], int],
-        max_connections: int,
     ) -> None:
         self._app = app
         self._policy = policy
@@ -102,8 +101,6 @@ class Edge:
         self._tracing = tracing
         self._clock = clock
         self._ids = ids
-        self._connections = connections
-        self._max_connections = max_connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; anything but HTTP goes straight to the app behind."""
@@ -121,8 +118,11 @@ class Edge:
         answer = _Answer(send, request_id.encode())
         with self._tracing.start_request(scope["method"], headers.trace) as span:
             try:
-                self._admit(headers)
+                self._admit(scope, headers)
                 await self._app(scope, receive, answer.send)
+            except CancelledError:
+                # The server cancels what is left when it ends. The client is gone by then, so nobody has to be told.
+                state[STATE_CLIENT_LEFT] = True
             except Exception as error:
                 if answer.status:
                     raise
@@ -136,8 +136,9 @@ class Edge:
             return sent.decode()
         return self._ids.mint(prefix_of("request"))
 
-    def _admit(self, headers: _Headers) -> None:
-        if self._connections() > self._max_connections:
+    def _admit(self, scope: HTTPScope, headers: _Headers) -> None:
+        # A probe that cannot get in would have a busy process killed.
+        if SURPLUS_EXTENSION in (scope.get("extensions") or ()) and scope["path"] != LIVEZ_PATH:
             raise Unavailable("More client connections are open than [server] max_connections allows; try again later.")
         self._policy.check(headers.host, headers.origin)
 

@@ -11,6 +11,7 @@ from gateway import __version__
 from gateway.ports import Store, Upstream
 from gateway.telemetry.names import SERVICE
 
+LIVEZ_PATH = "/livez"
 _UNAVAILABLE_HEADERS = {"retry-after": "1"}
 
 
@@ -94,7 +95,7 @@ class Readiness:
         return Report(ready, (draining, Check("storage", storage.healthy, storage.detail), *upstreams))
 
 
-@get("/livez")
+@get(LIVEZ_PATH)
 async def livez() -> Live:
     """Answer as long as the event loop turns, and look at nothing else: only then does a restart help."""
     return Live()

@@ -10,10 +10,10 @@ from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Se
 from gateway.config.schema import GatewayConfig
 from gateway.engine.run import Caller, Plan
 from gateway.engine.service import Engine
-from gateway.protocol.errors import GatewayError, InvalidRequest, RequestTooLarge
+from gateway.protocol.errors import GatewayError, RequestTooLarge
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
-from gateway.transport.connection import ClientLeft, StallWatch, cancel, wait_for_disconnect
+from gateway.transport.connection import ClientLeft, RequestTimeout, cancel, wait_for_disconnect
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
 from gateway.transport.sse import EventStream
 from gateway.transport.wire_errors import send_error
@@ -22,13 +22,6 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 # How much of a body that is too large is read and thrown away, in limits, so that its sender gets to read the answer.
 _DISCARD_FACTOR = 4
-
-
-class RequestTimeout(InvalidRequest):
-    """The body did not arrive in time."""
-
-    status = 408
-    code = "request_timeout"
 
 
 class ResponsesEndpoint:
@@ -72,11 +65,11 @@ class ResponsesEndpoint:
             headers = _extra_headers(plan)
             if request.stream:
                 delivery, task = self._engine.stream(plan)
-                await EventStream(delivery, task, self._server).serve(scope, receive, send, headers)
+                await EventStream(delivery, task, self._server).serve(receive, send, headers)
             else:
-                await self._answer(plan, scope, receive, send, headers)
+                await self._answer(plan, receive, send, headers)
 
-    async def _answer(self, plan: Plan, scope: HTTPScope, receive: Receive, send: Send, headers: RawHeaders) -> None:
+    async def _answer(self, plan: Plan, receive: Receive, send: Send, headers: RawHeaders) -> None:
         work = asyncio.create_task(self._engine.answer(plan), name=plan.response_id)
         gone = asyncio.create_task(wait_for_disconnect(receive))
         try:
@@ -95,14 +88,8 @@ class ResponsesEndpoint:
                 *headers,
             ],
         }
-        # What an earlier answer on the connection left unread holds up this one.
-        stall = StallWatch(scope, self._server.send_deadline_seconds)
-        try:
-            with stall.sending():
-                await send(start)
-                await send({"type": "http.response.body", "body": body, "more_body": False})
-        finally:
-            stall.stop()
+        await send(start)
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _read_body(self, scope: HTTPScope, receive: Receive) -> bytes:
         limit = self._server.max_request_body_bytes

@@ -12,6 +12,7 @@ from litestar.params import FromPath, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.engine.service import Engine
+from gateway.protocol.errors import InvalidRequest
 from gateway.transport.edge import STATE_PRINCIPAL
 
 RESPONSES_PATH = "/v1/responses"
@@ -40,7 +41,13 @@ def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
 async def retrieve_response(
     request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
-    """Return one of the caller's stored responses."""
+    """Return one of the caller's stored responses, whole: what `include[]` could ask for is in it."""
+    if request.query_params.get("stream", "").lower() in {"true", "1"}:
+        raise InvalidRequest(
+            "A stored response is not streamed; leave 'stream' out to get it whole.",
+            code="unsupported_parameter",
+            param="stream",
+        )
     return _json(await engine.retrieve(request.scope["state"][STATE_PRINCIPAL], response_id))
 
 

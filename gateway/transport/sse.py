@@ -2,12 +2,12 @@
 
 import asyncio
 
-from litestar.types import HTTPScope, Receive, Send
+from litestar.types import Receive, Send
 
 from gateway.config.schema import ServerConfig
 from gateway.engine.delivery import Delivery, EncodedEvent
 from gateway.protocol.sse import DONE, KEEPALIVE
-from gateway.transport.connection import ClientLeft, StallWatch, cancel, wait_for_disconnect
+from gateway.transport.connection import ClientLeft, cancel, wait_for_disconnect
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -24,16 +24,15 @@ class EventStream:
     Args:
         delivery: the engine's side.
         task: the run; cancelled when the client leaves.
-        settings: keep-alive and send deadline.
+        settings: the interval of keep-alives.
     """
 
     def __init__(self, delivery: Delivery, task: asyncio.Task[None], settings: ServerConfig) -> None:
         self._delivery = delivery
         self._task = task
         self._keepalive = settings.keepalive_seconds
-        self._send_deadline = settings.send_deadline_seconds
 
-    async def serve(self, scope: HTTPScope, receive: Receive, send: Send, headers: RawHeaders) -> None:
+    async def serve(self, receive: Receive, send: Send, headers: RawHeaders) -> None:
         """Stream until the terminal event and `[DONE]`.
 
         Raises:
@@ -41,26 +40,23 @@ class EventStream:
             ClientLeft: the client closed the connection or stopped reading; the upstream call has been aborted.
         """
         watcher = asyncio.create_task(self._watch(receive))
-        stall = StallWatch(scope, self._send_deadline)
         try:
-            if not await self._pump(send, headers, stall):
+            if not await self._pump(send, headers):
                 raise ClientLeft
         finally:
-            stall.stop()
             self._delivery.abandon()
             await cancel(watcher, self._task)
 
-    async def _pump(self, send: Send, headers: RawHeaders, stall: StallWatch) -> bool:
+    async def _pump(self, send: Send, headers: RawHeaders) -> bool:
         """Send batch after batch; returns whether the stream got to its end."""
         delivery = self._delivery
         started = False
         while (batch := await delivery.take(self._keepalive)) != []:
             body, last = KEEPALIVE if batch is None else _join(batch), delivery.exhausted
-            with stall.sending():
-                if not started:
-                    started = True
-                    await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
-                await send({"type": "http.response.body", "body": body + DONE if last else body, "more_body": not last})
+            if not started:
+                started = True
+                await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
+            await send({"type": "http.response.body", "body": body + DONE if last else body, "more_body": not last})
             if last:
                 return True
         return False

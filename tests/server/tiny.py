@@ -90,7 +90,7 @@ def main():
         )
     configure_logging("info", "json", sys.stderr)
 
-    def build(config, connections):
+    def build(config):
         engine = ToyEngine()
         parts = build_parts(
             config,
@@ -99,7 +99,7 @@ def main():
             engine=engine,
             endpoint=engine.serve,
         )
-        return Gateway(parts, connections)
+        return Gateway(parts)
 
     sys.exit(
         serve(

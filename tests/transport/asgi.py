@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.transport.connection import TRANSPORT_EXTENSION
-
 
 def timers() -> list[asyncio.TimerHandle]:
     """Timers the gateway has set and not cancelled."""
@@ -43,26 +41,22 @@ class Conversation:
     Args:
         body: the request body, in the chunks in which it arrives; an event is waited for, None hangs up.
         headers: request headers.
-        socket: the connection's transport; when it is aborted the client is gone.
     """
 
     def __init__(
         self,
         *body: bytes | asyncio.Event | None,
         headers: Iterable[tuple[bytes, bytes]] = (),
-        socket: SlowSocket | None = None,
     ) -> None:
-        extensions = {} if socket is None else {TRANSPORT_EXTENSION: socket}
         self.scope: dict[str, Any] = {
             "type": "http",
             "headers": list(headers),
             "state": {"principal": "local"},
-            "extensions": extensions,
         }
         self.sent: list[dict[str, Any]] = []
         self.reads = asyncio.Event()
         self.reads.set()
-        self.gone = socket.aborted if socket is not None else asyncio.Event()
+        self.gone = asyncio.Event()
         self.waiting = deque(body)
         self._arrived = asyncio.Condition()
 

@@ -13,19 +13,38 @@ DEADLINE = 0.04
 LONG = 20.0
 
 
+class Watched:
+    """A socket under watch; `waits` is whether anybody waits for it."""
+
+    def __init__(self, buffered):
+        self.socket = SlowSocket(buffered)
+        self.waits = True
+        self.stall = StallWatch(self.socket, DEADLINE, lambda: self.waits)
+
+    async def looked(self, times):
+        """Wait until the watch has looked so often; four looks are one deadline."""
+        wanted = self.socket.looks + times
+        while self.socket.looks < wanted:
+            await asyncio.sleep(DEADLINE / 8)
+
+    async def is_cut_off(self):
+        await asyncio.wait_for(self.socket.aborted.wait(), LONG)
+        assert timers() == []
+
+
 @pytest.fixture
-async def watch():
-    """Start watching a socket; the watch ends with the test and leaves no timer."""
+def watch():
+    """Begin to watch a socket; the watch ends with the test and leaves no timer."""
     watches = []
 
-    def begin(socket):
-        watches.append(StallWatch(Conversation(socket=socket).scope, DEADLINE))
+    def begin(buffered):
+        watches.append(Watched(buffered))
+        watches[-1].stall.begin()
         return watches[-1]
 
     yield begin
     for one in watches:
-        one.stop()
-    assert timers() == []
+        one.stall.stop()
 
 
 @pytest.fixture
@@ -36,83 +55,76 @@ def clock(monkeypatch):
     return still
 
 
-async def looked(socket, times):
-    """Wait until the watch has looked so often; four looks are one deadline."""
-    wanted = socket.looks + times
-    while socket.looks < wanted:
-        await asyncio.sleep(DEADLINE / 8)
-
-
 async def test_a_client_that_takes_nothing_is_cut_off(watch):
-    socket = SlowSocket([1000])
-    with watch(socket).sending():
-        await asyncio.wait_for(socket.aborted.wait(), LONG)
-    assert timers() == []
+    await watch([1000]).is_cut_off()
 
 
 async def test_a_client_that_takes_less_and_less_but_something_is_left_alone(watch):
-    socket = SlowSocket(range(1000, 0, -1))
-    with watch(socket).sending():
-        await looked(socket, 12)
-    assert not socket.aborted.is_set()
+    watched = watch(range(1000, 0, -1))
+    await watched.looked(12)
+    assert not watched.socket.aborted.is_set()
 
 
 async def test_a_client_that_stops_after_a_while_is_cut_off(watch):
-    socket = SlowSocket([1000, 900, 800, 700, 600])
-    with watch(socket).sending():
-        await asyncio.wait_for(socket.aborted.wait(), LONG)
-    assert socket.looks > 5
+    watched = watch([1000, 900, 800, 700, 600])
+    await watched.is_cut_off()
+    assert watched.socket.looks > 5
 
 
 async def test_a_buffer_that_only_grows_is_no_progress(watch):
-    socket = SlowSocket(range(1000))
-    with watch(socket).sending():
-        await asyncio.wait_for(socket.aborted.wait(), LONG)
+    await watch(range(1, 1000)).is_cut_off()
 
 
-async def test_sends_that_take_long_only_together_are_no_stall(watch, clock):
-    socket = SlowSocket([1000])
-    stall = watch(socket)
+async def test_a_buffer_that_was_emptied_and_filled_again_is_progress(watch, clock):
+    watched = watch([1000])
     for _ in range(3):
-        with stall.sending():
-            await looked(socket, 2)
-            clock.seconds += 0.9 * DEADLINE
-            await looked(socket, 2)
-        clock.seconds += 100
-    assert not socket.aborted.is_set()
+        await watched.looked(2)
+        clock.seconds += 0.9 * DEADLINE
+        watched.stall.note_progress()
+    await watched.looked(2)
+    assert not watched.socket.aborted.is_set()
 
 
-async def test_nobody_looks_while_no_send_waits(watch):
-    socket = SlowSocket([1000])
-    watch(socket)
-    await asyncio.sleep(2 * DEADLINE)
-    assert socket.looks == 0
+async def test_an_empty_buffer_needs_no_watch(watch):
+    watched = watch([0])
+    assert timers() == []
+    watched.socket.buffered[0] = 1000
+    watched.stall.begin()
+    await watched.is_cut_off()
 
 
-async def test_a_send_that_fails_is_no_longer_watched(watch):
-    socket = SlowSocket([1000])
-    with pytest.raises(ZeroDivisionError), watch(socket).sending():
-        raise ZeroDivisionError
-    await asyncio.sleep(2 * DEADLINE)
-    assert not socket.aborted.is_set()
+async def test_the_watch_ends_with_the_last_byte(watch):
+    watched = watch([1000, 1000, 500, 0])
+    await watched.looked(3)
+    assert timers() == []
+    assert not watched.socket.aborted.is_set()
+
+
+async def test_the_watch_ends_when_nobody_waits_any_more(watch):
+    watched = watch([1000])
+    await watched.looked(1)
+    watched.waits = False
+    await watched.looked(1)
+    assert timers() == []
+    assert not watched.socket.aborted.is_set()
+
+
+async def test_beginning_again_neither_looks_twice_nor_forgives(watch, clock):
+    watched = watch([1000])
+    await watched.looked(2)
+    clock.seconds += 2 * DEADLINE
+    watched.stall.begin()
+    assert len(timers()) == 1
+    await watched.is_cut_off()
 
 
 async def test_a_watch_that_was_stopped_does_nothing(watch):
-    socket = SlowSocket([1000])
-    stall = watch(socket)
-    with stall.sending():
-        stall.stop()
-        await asyncio.sleep(2 * DEADLINE)
-    assert socket.looks == 0
+    watched = watch([1000])
+    watched.stall.stop()
+    looks = watched.socket.looks
+    await asyncio.sleep(2 * DEADLINE)
+    assert watched.socket.looks == looks
     assert timers() == []
-
-
-@pytest.mark.parametrize("scope", [{"type": "http"}, {"type": "http", "extensions": None}])
-async def test_without_a_transport_there_is_nothing_to_watch(scope):
-    stall = StallWatch(scope, DEADLINE)
-    with stall.sending():
-        assert timers() == []
-    stall.stop()
 
 
 async def test_a_disconnect_is_waited_for_past_the_rest_of_a_body():

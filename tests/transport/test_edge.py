@@ -1,3 +1,4 @@
+import asyncio
 import logging
 
 import pytest
@@ -10,6 +11,7 @@ from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 from gateway.transport.auth import HostPolicy
+from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.edge import Edge
 
 
@@ -30,7 +32,6 @@ class Harness:
 
     def __init__(self):
         self.metrics = Metrics()
-        self.connections = 1
         self.spans = InMemorySpanExporter()
         self.scope = None
 
@@ -44,8 +45,6 @@ class Harness:
             tracing=Tracing(provider),
             clock=SteppingClock(),
             ids=UuidIds(),
-            connections=lambda: self.connections,
-            max_connections=2,
         )
 
     async def answer(self, scope, receive, send):
@@ -91,11 +90,43 @@ async def test_refusals_are_counted_logged_and_carry_the_id(harness, call, caplo
     assert caplog.records[0].status == 403
 
 
-async def test_too_many_connections_are_refused_for_a_while(harness, call):
-    harness.connections = 3
-    answer = await call(harness.wrap(), "POST", "/v1/responses")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert "max_connections" in answer.json()["error"]["message"]
+async def ask(app, path, extensions, send):
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "extensions": extensions}
+    await app(scope | {"headers": [(b"host", b"localhost")]}, None, send)
+
+
+@pytest.mark.parametrize(
+    ("path", "extensions", "status"),
+    [
+        ("/v1/models", {SURPLUS_EXTENSION: True}, 503),
+        ("/livez", {SURPLUS_EXTENSION: True}, 200),
+        ("/v1/models", {}, 200),
+        ("/v1/models", None, 200),
+    ],
+)
+async def test_a_connection_too_many_may_only_ask_whether_the_process_lives(harness, path, extensions, status):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await ask(harness.wrap(), path, extensions, send)
+    assert sent[0]["status"] == status
+    assert status == 200 or b"max_connections" in sent[1]["body"]
+
+
+async def test_a_handler_the_server_cancels_ends_without_a_word(harness):
+    reached = asyncio.Event()
+
+    async def wait(scope, receive, send):
+        reached.set()
+        await asyncio.Event().wait()
+
+    serving = asyncio.create_task(ask(harness.wrap(wait), "/", {}, None))
+    await reached.wait()
+    serving.cancel()
+    await serving
+    assert harness.counted(route="other", method="GET", status="499") == 1
 
 
 async def test_metrics_use_the_route_template(harness, call):

@@ -1,0 +1,239 @@
+"""One client connection: uvicorn's HTTP within bounds, and with the gateway's words for what is not HTTP."""
+
+import asyncio
+from contextvars import Context
+from typing import Any
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from gateway.config.schema import ServerConfig
+from gateway.protocol.errors import GatewayError, InvalidRequest, Unavailable
+from gateway.transport.connection import SURPLUS_EXTENSION, RequestTimeout, StallWatch
+from gateway.transport.wire_errors import http_error
+
+# Connections above the limit whose request is read, so that a probe of /livez finds a process that lives.
+_SPARE_CONNECTIONS = 16
+
+
+class InvalidHttp(InvalidRequest):
+    """What the client sent is no HTTP request."""
+
+    code = "invalid_http"
+
+
+class HeadTooLarge(InvalidRequest):
+    """The head of the request is above `[server] max_header_bytes`."""
+
+    status = 431
+    code = "request_header_too_large"
+
+
+class ConnectionProtocol(HttpToolsProtocol):
+    """Reads one request at a time and watches the client meanwhile.
+
+    Reading goes on while a response is made, or a client that leaves would go unnoticed. What arrives behind the
+    request, be it another one or rubbish, is thrown away, and the connection closes after the response.
+
+    Args:
+        config: uvicorn's configuration.
+        server_state: the server's connections and tasks.
+        app_state: copied into the scope of each request.
+        _loop: the event loop; uvicorn passes it under this name.
+        settings: bounds of heads, connections and sends.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: ServerConfig,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._settings = settings
+        self._stall: StallWatch
+        self._surplus = False
+        self._deaf = False
+        self._in_head = False
+        self._head_timed = False
+        self._unyielding = 0
+
+    # ------------------------------------------------------------ the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request; refuse at once when there are far too many connections."""
+        super().connection_made(transport)
+        self._stall = StallWatch(transport, self._settings.send_deadline_seconds, self._owes)
+        surplus = len(self.connections) - self._settings.max_connections
+        self._surplus = surplus > 0
+        if surplus > _SPARE_CONNECTIONS:
+            self._refuse(Unavailable("Far more client connections are open than [server] max_connections allows."))
+            return
+        self.timeout_keep_alive = self._settings.idle_connection_seconds  # type: ignore[assignment]
+        patience = self._settings.header_timeout_seconds if self._surplus else self.timeout_keep_alive
+        self._set_timer(patience, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the handler that its client is gone."""
+        self._stall.stop()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Hold back the handler until the client has read; not for ever."""
+        super().pause_writing()
+        self._stall.begin()
+
+    def resume_writing(self) -> None:
+        """Let the handler go on."""
+        super().resume_writing()
+        self._stall.note_progress()
+
+    def shutdown(self) -> None:
+        """Close after the running response, at once if there is none."""
+        if self._deaf and not self._answering:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    # ------------------------------------------------------------ reading
+
+    def data_received(self, data: bytes) -> None:
+        """Read requests; what follows a request that is being answered is dropped."""
+        if self._deaf:
+            return
+        self._unyielding += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                self._read_without_upgrade(data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserError as error:
+            ours = error.__context__
+            self._stop_reading(ours if isinstance(ours, GatewayError) else InvalidHttp(f"This is not HTTP: {error}."))
+            return
+        if self._unyielding > self._settings.max_header_bytes:
+            self._stop_reading(self._head_too_large())
+        elif self._in_head and not self._head_timed:
+            self._head_timed = True
+            self._set_timer(self._settings.header_timeout_seconds, self._give_up_on_head)
+
+    def on_message_begin(self) -> None:
+        """Begin a request, unless one is being answered."""
+        if self._answering:
+            raise InvalidHttp("The next request came before the answer to this one.")
+        super().on_message_begin()
+        self._in_head, self._head_timed, self._unyielding = True, False, 0
+        if self._surplus:
+            extensions: dict[str, Any] = {SURPLUS_EXTENSION: True}
+            self.scope["extensions"] = extensions
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; those that come behind a body are nobody's."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Hand the request to the app."""
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self._settings.max_header_bytes:
+            raise self._head_too_large()
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise InvalidHttp("CONNECT is a matter of proxies, and this is none.")
+            return
+        try:
+            super().on_headers_complete()
+        except (httptools.HttpParserError, ValueError, AttributeError) as error:
+            raise InvalidHttp("The URL of the request cannot be read.") from error
+        self._unset_keepalive_if_required()
+        self._in_head, self._unyielding = False, 0
+        if self._surplus and self._answering:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Pass a part of the body on."""
+        self._unyielding = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the body; a head with an upgrade that is ignored has none yet."""
+        if not self._in_head:
+            super().on_message_complete()
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.disconnected)
+
+    def _owes(self) -> bool:
+        return self.flow.write_paused or self.transport.is_closing() or not self._answering
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        task = self.loop.create_task(cycle.run_asgi(app), context=Context())
+        self.tasks.add(task)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: "asyncio.Task[None]") -> None:
+        self.tasks.discard(task)
+        if self in self.connections:
+            self._stall.begin()
+
+    def _read_without_upgrade(self, rest: bytes) -> None:
+        # The parser takes no body behind an upgrade, so it gets the head again without one.
+        lines = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        version = self.parser.get_http_version().encode()
+        start = self.parser.get_method() + b" " + self.url + b" HTTP/" + version
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join([start, *lines, b"", rest]))
+
+    def _stop_reading(self, error: GatewayError) -> None:
+        """Read no more, and say why where an answer is due."""
+        if self._answering and (self.cycle.response_started or not self.cycle.more_body):
+            self._deaf = True
+            self.cycle.keep_alive = False
+        elif self._answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self._refuse(error)
+        elif self._in_head:
+            self._refuse(error)
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: GatewayError) -> None:
+        answer = http_error(error)
+        headers = [*self.server_state.default_headers, *answer.headers, (b"connection", b"close")]
+        lines = [name + b": " + value for name, value in headers]
+        self.transport.write(STATUS_LINE[answer.status] + b"\r\n".join([*lines, b"", answer.body]))
+        # A client that still sends would see its connection reset instead of the answer, so it is heard out.
+        self._deaf = True
+        self.transport.write_eof()
+        self._set_timer(self._settings.header_timeout_seconds, self.transport.abort)
+
+    def _give_up_on_head(self) -> None:
+        seconds = self._settings.header_timeout_seconds
+        self._refuse(
+            RequestTimeout(
+                f"The request head did not arrive within {seconds:g} seconds ([server] header_timeout_seconds)."
+            )
+        )
+
+    def _head_too_large(self) -> HeadTooLarge:
+        limit = self._settings.max_header_bytes
+        return HeadTooLarge(f"The request head is larger than {limit} bytes ([server] max_header_bytes).")
+
+    def _set_timer(self, seconds: float, act: Any) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, act)
