@@ -8,9 +8,10 @@ from typing import Any
 import rich_click as click
 
 from gateway.cli.options import EXIT_UNUSABLE, config_options, load_or_exit, print_findings
-from gateway.config import ConfigError, GatewayConfig, LoadedConfig, Secret, load_config
+from gateway.config import ConfigError, GatewayConfig, LoadedConfig, load_config
 from gateway.config.findings import KeyPath
-from gateway.config.tree import Entries, Leaf, Node, format_path, gateway_tree, walk
+from gateway.config.render import render_schema, render_toml, to_toml_value, written_form
+from gateway.config.tree import Leaf, Node, format_path, gateway_tree, walk
 
 _EXIT_WARNINGS = 1
 _PIPE_WIDTH = 10_000
@@ -30,10 +31,8 @@ def check(
     context: click.Context, file: Path | None, config: Path | None, overrides: tuple[str, ...], *, strict: bool
 ) -> None:
     """Report every problem and warning. Exit codes: 0 fine, 1 warnings with --strict, 2 problems."""
-    if file and config:
-        raise click.UsageError("name the file once: as FILE or with --config")
     try:
-        loaded = load_config(file or config, os.environ, overrides)
+        loaded = load_config(_named_file(file, config), os.environ, overrides)
     except ConfigError as error:
         print_findings(error.warnings, error.problems)
         click.echo(f"{_count(len(error.problems), 'problem')}, {_count(len(error.warnings), 'warning')}", err=True)
@@ -44,19 +43,26 @@ def check(
     context.exit(_EXIT_WARNINGS if strict and loaded.warnings else 0)
 
 
+def _named_file(file: Path | None, config: Path | None) -> Path | None:
+    if file and config:
+        raise click.UsageError("name the file once: as FILE or with --config")
+    return file or config
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @command.command("show")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @config_options
 @click.option("--origin", is_flag=True, help="Tell where each value comes from: as a table, or with --format json.")
 @click.option("--format", "form", type=click.Choice(["toml", "json"]), help="Print for machines; toml by default.")
-def show(config: Path | None, overrides: tuple[str, ...], form: str | None, *, origin: bool) -> None:
-    """Show the values in effect. Secrets are redacted."""
+def show(file: Path | None, config: Path | None, overrides: tuple[str, ...], form: str | None, *, origin: bool) -> None:
+    """Show the values in effect, written as in a file. Secrets are redacted."""
     if origin and form == "toml":
         raise click.UsageError("TOML has no place for origins; use --format json, or no --format for a table")
-    loaded = load_or_exit(config, overrides)
+    loaded = load_or_exit(_named_file(file, config), overrides)
     if origin and form is None:
         _print_table(loaded)
     elif form == "json":
@@ -70,8 +76,6 @@ def show(config: Path | None, overrides: tuple[str, ...], form: str | None, *, o
 def _print_table(loaded: LoadedConfig) -> None:
     from rich.console import Console
     from rich.table import Column, Table
-
-    from gateway.config.render import to_toml_value, written_form
 
     # A pipe has no width: nothing is cut there.
     console = Console(highlight=False, markup=False)
@@ -92,8 +96,11 @@ def _print_json(loaded: LoadedConfig, *, origin: bool) -> None:
     content: Mapping[str, Any] = _plain_tree(loaded.config)
     if origin:
         content = {
-            format_path(path): {"value": _plain(value), "origin": str(loaded.origins[format_path(path)])}
-            for path, _, value in walk(gateway_tree(), loaded.config)
+            format_path(path): {
+                "value": None if value is None else written_form(node, value),
+                "origin": str(loaded.origins[format_path(path)]),
+            }
+            for path, node, value in walk(gateway_tree(), loaded.config)
         }
     click.echo(msgspec.json.format(msgspec.json.encode(content)))
 
@@ -110,14 +117,8 @@ def _plain_tree(config: GatewayConfig) -> dict[str, Any]:
         table = tree
         for name in path[:-1]:
             table = table.setdefault(name, {})
-        table[path[-1]] = {} if isinstance(node, Entries) else _plain(value)
+        table[path[-1]] = written_form(node, value)
     return tree
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Secret):
-        return value.redacted
-    return list(value) if isinstance(value, tuple) else value
 
 
 @command.command("init")
@@ -125,8 +126,6 @@ def _plain(value: Any) -> Any:
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def init(file: Path, *, force: bool) -> None:
     """Write a file with every key commented out, beside its description and default."""
-    from gateway.config.render import render_toml
-
     try:
         with file.open("w" if force else "x", encoding="utf-8") as stream:
             stream.write(render_toml())
@@ -140,6 +139,4 @@ def init(file: Path, *, force: bool) -> None:
 @command.command("schema")
 def schema() -> None:
     """Print the JSON Schema of the file."""
-    from gateway.config.render import render_schema
-
     click.echo(render_schema(), nl=False)

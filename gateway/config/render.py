@@ -51,8 +51,8 @@ In the environment and after `--set`, strings are taken as they stand and every 
 size or a duration needs no quotes there. Each level of tables is one `__` in a variable's name, and the names you give
 to entries are upper-cased, with `_` for `-`: `GATEWAY_UPSTREAMS__FAST_GPU__URL`. A `GATEWAY_` variable that names no
 key is an error, except the addresses that Kubernetes and Docker add for a service called `gateway`. Paths of files are
-relative to the working directory. Of a secret and its `<key>_file` the one from the stronger source wins; one source that
-sets both is an error.
+relative to the working directory. Of a secret and its `<key>_file` the one from the stronger source wins; one source
+that sets both is an error.
 
 `gateway config check` reports every problem at once, `gateway config show --origin` tells where each value comes from,
 `gateway config init` writes a commented file, and `gateway config schema` prints the JSON Schema for editors.

@@ -102,10 +102,25 @@ def test_show_prints_json(gateway):
     assert values["server"]["port"] == 9001
 
 
+def test_show_takes_the_file_as_check_does(gateway, surprising):
+    by_argument, by_option = gateway("show", surprising), gateway("show", "--config", surprising)
+    assert by_argument.stdout == by_option.stdout
+    assert 'max_stream_event_bytes = "2MiB"' in by_argument.stdout
+    assert gateway("show", surprising, "--config", surprising).exit_code == 2
+
+
+@pytest.mark.parametrize("form", ["toml", "json"])
+def test_show_writes_values_as_people_do_in_every_form(gateway, form):
+    loads = {"toml": tomllib.loads, "json": json.loads}[form]
+    shown = loads(gateway("show", "--format", form, "--set", "server.drain_seconds=90").stdout)
+    assert shown["server"]["drain_seconds"] == "90s"
+    assert shown["responses"]["max_retained_bytes"] == "8MiB"
+
+
 def test_show_tells_origins_in_json_and_in_a_table(gateway, surprising):
     arguments = ("show", "--origin", "--config", surprising, "--set", "storage.readers=3")
     found = json.loads(gateway(*arguments, "--format", "json", GATEWAY_SERVER__PORT="9001").stdout)
-    assert found["responses.max_stream_event_bytes"] == {"value": 2**21, "origin": f"{surprising}:1"}
+    assert found["responses.max_stream_event_bytes"] == {"value": "2MiB", "origin": f"{surprising}:1"}
     assert found["server.port"] == {"value": 9001, "origin": "env GATEWAY_SERVER__PORT"}
     assert found["storage.readers"] == {"value": 3, "origin": "--set"}
     assert found["server.host"] == {"value": "127.0.0.1", "origin": "default"}
