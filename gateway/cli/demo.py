@@ -47,8 +47,11 @@ def command(*, once: bool) -> None:
     console = Console(highlight=False)
     try:
         with _running(console) as stage:
-            Tour(console, stage).run()
-            if not once:
+            shown = Tour(console, stage).run()
+            if once:
+                _say_goodbye(console)
+            else:
+                _suggest(console, stage, shown)
                 _wait(console, stage)
     except KeyboardInterrupt:
         console.print("\nStopped.", style="dim")
@@ -137,26 +140,26 @@ class Tour:
         self._stage = stage
         self._client = Client(stage.port)
 
-    def run(self) -> None:
-        """Give the whole tour.
+    def run(self) -> str:
+        """Give the whole tour and return the id of its last response.
 
         Raises:
             ChildFailed: a step failed; carries the gateway's log.
         """
         try:
             self._show_addresses()
-            self._head("A streamed answer, token by token")
+            _head(self._console, "A streamed answer, token by token")
             first = self._ask(_FIRST_WORDS)
-            self._head("The same conversation, continued by previous_response_id alone")
+            _head(self._console, "The same conversation, continued by previous_response_id alone")
             second = self._ask(_NEXT_WORDS, previous_response_id=first["id"])
             if _FIRST_WORDS not in _text_of(second):
                 raise DemoFailed("the second answer does not know the first message: the history did not arrive")
-            self._head(f"What was stored: GET /v1/responses/{second['id']}")
+            _head(self._console, f"What was stored: GET /v1/responses/{second['id']}")
             self._show_stored(second)
-            self._suggest(second["id"])
         except DemoFailed as failure:
             self._console.print()
             raise ChildFailed(f"The tour failed: {failure}.", self._stage.gateway.tail()) from failure
+        return str(second["id"])
 
     def _show_addresses(self) -> None:
         table = Table.grid(padding=(0, 3))
@@ -168,10 +171,6 @@ class Tour:
             note = about if f":{port}" in url else f"{about}; port {port} was in use"
             table.add_row(f"[bold]{name}", f"[cyan]{url}", f"[dim]{note}")
         self._console.print(Padding(table, (0, 2)))
-
-    def _head(self, title: str) -> None:
-        self._console.print()
-        self._console.print(f"━━ {title}", style="bold green", markup=False, soft_wrap=True)
 
     def _ask(self, words: str, **fields: str) -> dict[str, Any]:
         """Stream one answer to the console and return the response of its terminal event."""
@@ -200,17 +199,23 @@ class Tour:
         self._console.print_json(data=shown, indent=2, ensure_ascii=False)
         self._console.print("… and the fields of the request", style="dim")
 
-    def _suggest(self, response_id: str) -> None:
-        url = self._stage.url
-        self._head("Try it yourself")
-        for about, line in (
-            ("an answer as it arrives", _curl_create(url, input="Tell me something.", stream=True)),
-            ("go on where the tour ended", _curl_create(url, input="And now?", previous_response_id=response_id)),
-            ("what was stored", f"curl {url}/v1/responses/{response_id}"),
-            ("what was counted", f"curl {self._stage.admin_url}/metrics"),
-        ):
-            self._console.print(f"  # {about}", style="dim", markup=False)
-            self._console.print(f"  {line}", markup=False, soft_wrap=True)
+
+def _head(console: Console, title: str) -> None:
+    console.print()
+    console.print(f"━━ {title}", style="bold green", markup=False, soft_wrap=True)
+
+
+def _suggest(console: Console, stage: Stage, response_id: str) -> None:
+    url = stage.url
+    _head(console, "Try it yourself")
+    for about, line in (
+        ("an answer as it arrives", _curl_create(url, input="Tell me something.", stream=True)),
+        ("go on where the tour ended", _curl_create(url, input="And now?", previous_response_id=response_id)),
+        ("what was stored", f"curl {url}/v1/responses/{response_id}"),
+        ("what was counted", f"curl {stage.admin_url}/metrics"),
+    ):
+        console.print(f"  # {about}", style="dim", markup=False)
+        console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
 def _curl_create(url: str, **fields: Any) -> str:
@@ -231,6 +236,11 @@ def _running(console: Console) -> Iterator[Stage]:
             ending.callback(stage.gateway.stop)
             stage.gateway.start(f"{stage.url}/readyz")
         yield stage
+
+
+def _say_goodbye(console: Console) -> None:
+    console.print()
+    console.print("That was the tour. Without --once, or DEMO=once, the gateway stays up for you to try.", style="bold")
 
 
 def _wait(console: Console, stage: Stage) -> None:
