@@ -28,7 +28,8 @@ def _database_options(command: _Command) -> _Command:
 def command() -> None:
     """Create, upgrade and inspect the database.
 
-    Exit codes: 0 done, 1 the database is not as asked for or does not answer, 2 for an unusable configuration.
+    Each command names the database on stderr. Exit codes: 0 done, 1 the database is not as asked for or does not
+    answer, 2 for an unusable configuration.
     """
 
 
@@ -80,9 +81,11 @@ def check(config: Path | None, overrides: tuple[str, ...], database: str | None)
 def _open_database(
     config: Path | None, overrides: tuple[str, ...], database: str | None, *, create: bool = False
 ) -> Iterator[Engine]:
-    """Open the configured database; a fault inside ends the process with one line and status 1."""
+    """Open the configured database; a fault inside ends the process with one more line and status 1."""
     named = () if database is None else (f"storage.url={database}",)
     storage = load_or_exit(config, (*overrides, *named)).config.storage
+    # Without a configuration it is a default one, which is not what everybody expects.
+    click.secho(f"database: {storage.url}", dim=True, err=True)
     try:
         settings = StoreSettings(
             url=database_url(storage.url.reveal()),

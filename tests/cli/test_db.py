@@ -24,8 +24,12 @@ def run(*arguments, answer=None):
 
 
 def outcome(*arguments, answer=None):
+    """Return the exit code and what is said below the line that names the database."""
     result = run(*arguments, answer=answer)
-    return result.exit_code, result.output.strip()
+    named, _, text = result.output.partition("\n")
+    assert named.startswith("database: ")
+    assert named in result.stderr
+    return result.exit_code, text.strip()
 
 
 def test_goes_up_and_down(url):
@@ -95,6 +99,12 @@ def test_reads_the_configuration(path, tmp_path):
     assert outcome("upgrade", "--config", str(file))[0] == 0
     assert path.exists()
     assert outcome("current", "--set", f"storage.url=sqlite:///{path}") == (0, HEAD)
+
+
+def test_names_the_database_without_its_password(path):
+    assert run("upgrade", "--database", f"sqlite:///{path}").stderr == f"database: sqlite:///{path}\n"
+    failed = run("check", "--database", "postgresql://u:hunter2@127.0.0.1:1/d")
+    assert failed.stderr.splitlines()[0] == "database: postgresql://u:***@127.0.0.1:1/d"
 
 
 def test_an_unusable_configuration_is_status_two():
