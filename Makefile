@@ -16,6 +16,13 @@ JOBS    ?= 2
 # Measures every process of a run, those that tests start included: the variables reach them by inheritance.
 COVERED := COVERAGE_FILE=$(CURDIR)/.coverage COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml
 
+# Prints one total, and what is missing only when it is too much.
+define require_coverage
+@total=$$($(BIN)/coverage report --format=total --include='$(1)/*') && \
+echo "Coverage of $(1): $$total % (at least $(2) %)" && \
+table=$$($(BIN)/coverage report --fail-under=$(2) --include='$(1)/*') || { echo "$$table"; exit 1; }
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-full check conformance docs-generate clean
 
@@ -53,8 +60,8 @@ test: $(STAMP) ## Run the tests that need nothing beyond Python, make and git, w
 	@$(BIN)/coverage erase
 	@$(COVERED) $(PYTEST) -q -n $(JOBS) -m "not full"
 	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report --fail-under=90
-	@$(BIN)/coverage report --fail-under=100 --include='gateway/protocol/*'
+	$(call require_coverage,gateway,90)
+	$(call require_coverage,gateway/protocol,100)
 	@echo "Left out: $$($(PYTEST) -m full --collect-only -q | grep -c '::') tests that need more than Python, make and git (make test-full)"
 
 test-full: $(CLIENTS) ## Run the tests that need client libraries or other programs; a missing one is a failure
