@@ -3,12 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from gateway import __version__
 from gateway.ports import Dialect, UpstreamCall, UpstreamExchange, UpstreamHealth
-from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.protocol.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from gateway.upstream.connection import Connection, write_head
 from gateway.upstream.control import ControlClient
 from gateway.upstream.exchange import HttpExchange
@@ -17,9 +16,11 @@ from gateway.upstream.models import ModelList
 from gateway.upstream.pool import ConnectionPool
 from gateway.upstream.refusals import MAX_ERROR_BODY_BYTES, read_refusal
 from gateway.upstream.settings import UpstreamSettings
+from gateway.upstream.tasks import end_task
 
 _CONTROL_CONNECTIONS = 4
 _TARGET = "/v1/responses"
+_REDACTED = "***"
 # The client frames the message and names the host itself; a forwarded copy could contradict it.
 _FRAMING_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect", "upgrade"}
@@ -84,9 +85,7 @@ class HttpUpstream:
     async def close(self) -> None:
         """Stop probing and close every connection. Idempotent."""
         if self._watch is not None:
-            self._watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watch
+            await end_task(self._watch)
             self._watch = None
         await self._models.close()
         await self._control.close()
@@ -104,7 +103,10 @@ class HttpUpstream:
         Raises:
             UpstreamError: as `open`.
         """
-        return await self._models.get()
+        try:
+            return await self._models.get()
+        except UpstreamRefused as refused:
+            raise self._redact(refused) from None
 
     async def open(self, call: UpstreamCall) -> UpstreamExchange:
         """Send the call and return once the server answered 200.
@@ -130,20 +132,21 @@ class HttpUpstream:
             ) from error
         exchange = HttpExchange(connection, pool, idle=settings.idle_timeout, deadline=deadline)
         status, headers = connection.status, connection.headers
-        if status == 200 and headers.get("content-encoding", "identity") == "identity":
+        if status == 200 and headers.get("content-encoding", "").strip().lower() in {"", "identity"}:
             return exchange
         try:
             if status == 200:
                 raise UpstreamError("The inference server compressed its answer although that was declined.")
             body = await exchange.read_whole(MAX_ERROR_BODY_BYTES)
-            raise read_refusal(status, headers, body, now=self._now())
+            raise self._redact(read_refusal(status, headers, body, now=self._now()))
         finally:
             await exchange.close()
 
     async def _send(self, pool: ConnectionPool, call: UpstreamCall) -> Connection:
+        head = self._compose_head(pool, call)
         connection = await pool.acquire()
         try:
-            await connection.send(self._compose_head(pool, call), call.body)
+            await connection.send(head, call.body)
             await connection.wait_for_headers()
         except BaseException:
             pool.release(connection)
@@ -164,6 +167,22 @@ class HttpUpstream:
                 "Content-Length": str(len(call.body)),
             },
         )
+
+    def _redact(self, refused: UpstreamRefused) -> UpstreamRefused:
+        """Return the refusal without the gateway's own key, which a server may quote."""
+        key = self._settings.api_key
+        if not key:
+            return refused
+        redacted = UpstreamRefused(
+            refused.message.replace(key, _REDACTED),
+            upstream_status=refused.upstream_status,
+            code=refused.code.replace(key, _REDACTED),
+            type=refused.type.replace(key, _REDACTED),
+            param=refused.param and refused.param.replace(key, _REDACTED),
+            retry_after=refused.retry_after,
+        )
+        redacted.status = refused.status
+        return redacted
 
     def _open_pool(self, connections: int) -> ConnectionPool:
         settings = self._settings

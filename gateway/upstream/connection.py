@@ -15,7 +15,8 @@ from gateway.protocol.errors import UpstreamError, UpstreamUnavailable
 
 _PIECE_BYTES = 64 * 1024
 _MAX_HEADERS = 256
-_MAX_HEADER_BYTES = 64 * 1024
+# Whatever is no body: heads, interim answers, chunk framing, trailers. Counted anew after every byte of the body.
+_MAX_OVERHEAD_BYTES = 64 * 1024
 
 CLOSED_EARLY = "The inference server closed the connection before it answered."
 BROKEN = "The inference server broke off its answer."
@@ -44,7 +45,6 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         status: status of the answer at hand, 0 until it is known.
         headers: its headers, names in lower case, values of repeated ones joined.
-        begun: a byte of the request at hand may have left.
     """
 
     def __init__(self, buffer_bytes: int, on_lost: Callable[["Connection"], None]) -> None:
@@ -61,8 +61,10 @@ class Connection(asyncio.BufferedProtocol):
     def _reset(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.begun = False
-        self._header_bytes = 0
+        self._begun = False
+        self._sent = False
+        self._header_count = 0
+        self._overhead = 0
         self._answered = False
         self._complete = False
         self._keep_alive = False
@@ -87,8 +89,15 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another call may follow: the answer is complete, taken, and the server keeps the connection."""
-        return self._complete and self._keep_alive and not self._chunks and self.is_open
+        """Whether another call may follow: request and answer are through, and the server keeps the connection."""
+        answered = self._complete and self._keep_alive and not self._chunks
+        return (
+            answered
+            and self._sent
+            and self._transport is not None
+            and self._transport.get_write_buffer_size() == 0
+            and self.is_open
+        )
 
     async def send(self, head: bytes, body: bytes) -> None:
         """Send a request; stops early, without an error, when the server answers before it has read it all."""
@@ -96,14 +105,14 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or not self.is_open:
             raise UpstreamUnavailable(CLOSED_EARLY)
-        self.begun = True
+        self._begun = True
         transport.write(head + body[:_PIECE_BYTES])
         for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
             await self._writable.wait()
             if self._answered or self._lost:
-                self._keep_alive = False
                 return
             transport.write(body[start : start + _PIECE_BYTES])
+        self._sent = True
 
     async def wait_for_headers(self) -> None:
         """Return when status and headers are there.
@@ -154,11 +163,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _pause(self) -> None:
-        if self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
-
     def _resume(self) -> None:
         if self._paused and self._transport is not None:
             self._paused = False
@@ -188,28 +192,34 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse what arrived; a buffer's worth of it that nobody has taken pauses the reading."""
-        if not self.begun or self._complete:
+        if not self._begun or self._complete:
             self.abort()  # the server speaks without having been asked
             return
+        self._overhead += nbytes
         try:
             self._parser.feed_data(self._view[:nbytes])
-        except httptools.HttpParserError:
-            self._error = self._error or UpstreamError(BROKEN if self._answered else NOT_HTTP)
-            self.abort()
-        if self._pending >= len(self._buffer) and not self._paused and not self._complete:
-            self._pause()
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._give_up()
+        if self._overhead > _MAX_OVERHEAD_BYTES:
+            self._give_up()
+        if self._pending >= len(self._buffer) and not self._complete and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
         self._wake()
 
     def eof_received(self) -> bool:
         """The server sends no more: the end of an answer that has no other end."""
-        self._finish_unframed()
+        framed = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
+        if self._answered and not framed:
+            self._complete = True
+            self._wake()
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The connection is gone."""
         self._lost = True
-        if exc is None:
-            self._finish_unframed()
+        self._transport = None
+        del self._parser  # refers back to the connection, whose buffer would wait for the garbage collector
         self._writable.set()
         self._wake()
         self._tell_end()
@@ -228,19 +238,24 @@ class Connection(asyncio.BufferedProtocol):
         if callback is not None:
             callback()
 
-    def _finish_unframed(self) -> None:
-        framed = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "")
-        if self._answered and not framed and not self._complete:
-            self._complete = True
-            self._wake()
+    def _give_up(self) -> None:
+        self._error = self._error or UpstreamError(BROKEN if self._answered else NOT_HTTP)
+        self.abort()
 
     # ------------------------------------------------------------ the parser's side
 
+    def on_message_begin(self) -> None:
+        """An answer begins; only one was asked for."""
+        if self._complete:
+            raise ValueError("an answer nobody asked for")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header of the answer."""
-        self._header_bytes += len(name) + len(value)
-        if len(self.headers) >= _MAX_HEADERS or self._header_bytes > _MAX_HEADER_BYTES:
+        """One header of the answer; those that trail its body are passed over."""
+        self._header_count += 1
+        if self._header_count > _MAX_HEADERS:
             raise ValueError("too many headers")
+        if self._answered:
+            return
         key = name.decode("latin-1").lower()
         text = value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
@@ -253,9 +268,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.status = status
         self._answered = True
+        self._writable.set()  # the rest of the request is not wanted any more
 
     def on_body(self, body: bytes) -> None:
         """More of the answer's body."""
+        self._overhead = 0
         if self._on_ended is None:
             self._chunks.append(body)
             self._pending += len(body)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from gateway.protocol.codec import decode
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.upstream.connection import Connection, write_head
 from gateway.upstream.pool import ConnectionPool
@@ -28,8 +28,8 @@ class Reply(Struct, frozen=True):
     def document(self) -> dict[str, Any]:
         """Return the body as a JSON object, `{}` when it is none."""
         try:
-            document = msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            document = decode(self.body)
+        except ValueError:
             return {}
         return document if isinstance(document, dict) else {}
 
@@ -65,18 +65,19 @@ class ControlClient:
             UpstreamTimeout: no whole answer in time.
             UpstreamError: the answer is larger than allowed or not HTTP.
         """
-        if self._pool is None:
+        pool = self._pool
+        if pool is None:
             raise UpstreamUnavailable("The client of the inference server is not started.")
+        head = write_head("GET", pool.base_path + path, self._headers)
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                connection = await self._pool.acquire()
+                connection = await pool.acquire()
                 try:
-                    head = write_head("GET", self._pool.base_path + path, self._headers)
                     await connection.send(head, b"")
                     await connection.wait_for_headers()
                     return Reply(connection.status, connection.headers, await self._read(connection, path))
                 finally:
-                    self._pool.release(connection)
+                    pool.release(connection)
         except TimeoutError as error:
             message = f"The inference server did not answer GET {path} within {self._timeout_seconds:g} seconds."
             raise UpstreamTimeout(message) from error

@@ -140,5 +140,5 @@ class HttpExchange:
 
     def _expire(self, verdict: UpstreamError) -> None:
         self._verdict = verdict
-        if self._connection is not None:
-            self._connection.abort()
+        assert self._connection is not None, "the watchdog ends with the exchange"
+        self._connection.abort()

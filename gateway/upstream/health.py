@@ -56,6 +56,10 @@ class HealthMonitor:
             healthy, detail = await self._ask()
         except UpstreamError as error:
             healthy, detail = False, error.message
+        # The watch must outlive whatever a server may answer.
+        except Exception:  # noqa: BLE001
+            _log.exception("the probe of upstream %s failed", self._name)
+            healthy, detail = False, "The probe met an unexpected fault; see the log."
         if self._automatic and not healthy:
             # Another kind of server may come back at the same address.
             self._recognised = False

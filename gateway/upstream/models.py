@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from gateway.protocol.errors import UpstreamError
+from gateway.protocol.errors import UpstreamError, UpstreamUnavailable
 from gateway.upstream.control import ControlClient
 from gateway.upstream.refusals import read_refusal
+from gateway.upstream.tasks import end_task
 
 
 class ModelList:
@@ -36,15 +37,18 @@ class ModelList:
             if self._flight is None:
                 self._flight = asyncio.create_task(self._fetch())
                 self._flight.add_done_callback(self._land)
-            # Shielded: a caller that leaves must not take the answer from the others.
-            await asyncio.shield(self._flight)
+            flight = self._flight
+            # Waited for, not awaited: a caller that leaves must not take the answer from the others.
+            await asyncio.wait({flight})
+            if flight.cancelled():
+                raise UpstreamUnavailable("The client of the inference server is closed.")
+            flight.result()
         return {"object": "list", "data": list(self._models)}
 
     async def close(self) -> None:
         """Stop asking."""
         if self._flight is not None:
-            self._flight.cancel()
-            await asyncio.wait({self._flight})
+            await end_task(self._flight)
 
     async def _fetch(self) -> None:
         reply = await self._control.get("/v1/models")

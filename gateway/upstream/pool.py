@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections import deque
 from urllib.parse import urlsplit
 
 from gateway.protocol.errors import UpstreamTimeout, UpstreamUnavailable
@@ -38,7 +37,7 @@ class ConnectionPool:
         self._connect_timeout = connect_timeout
         self._buffer_bytes = buffer_bytes
         self._free = asyncio.Semaphore(limit)
-        self._idle: deque[tuple[float, Connection]] = deque()
+        self._idle: dict[Connection, float] = {}
         self._all: set[Connection] = set()
         self._closed = False
 
@@ -49,10 +48,9 @@ class ConnectionPool:
             UpstreamUnavailable: the server refuses, does not exist or its certificate is not trusted.
             UpstreamTimeout: the connection was not made in time.
         """
-        if self._closed:
-            raise UpstreamUnavailable("The client of the inference server is closed.")
         await self._wait_for_room()
         try:
+            self._require_open()
             return self._take_idle() or await self._connect()
         except BaseException:
             self._free.release()
@@ -62,7 +60,7 @@ class ConnectionPool:
         """Take a connection back: kept when another call may follow, closed at once otherwise."""
         self._free.release()
         if connection.is_reusable and not self._closed:
-            self._idle.append((asyncio.get_running_loop().time(), connection))
+            self._idle[connection] = asyncio.get_running_loop().time()
         else:
             connection.abort()
 
@@ -84,13 +82,25 @@ class ConnectionPool:
 
     def _take_idle(self) -> Connection | None:
         oldest = asyncio.get_running_loop().time() - self._keepalive
-        while self._idle and self._idle[0][0] < oldest:
-            self._idle.popleft()[1].abort()
         while self._idle:
-            _, connection = self._idle.pop()
+            connection, since = next(iter(self._idle.items()))
+            if since >= oldest:
+                break
+            del self._idle[connection]
+            connection.abort()
+        while self._idle:
+            connection, _ = self._idle.popitem()
             if connection.is_open:
                 return connection
         return None
+
+    def _lose(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        self._idle.pop(connection, None)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise UpstreamUnavailable("The client of the inference server is closed.")
 
     async def _wait_for_room(self) -> None:
         if not self._free.locked():
@@ -107,15 +117,21 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._buffer_bytes, self._all.discard), self._host, self._port, ssl=self._tls
+                    lambda: Connection(self._buffer_bytes, self._lose), self._host, self._port, ssl=self._tls
                 )
         except TimeoutError as error:
             raise self._no_connection() from error
-        except ssl.SSLError as error:
+        except ssl.SSLCertVerificationError as error:
             raise UpstreamUnavailable("The inference server's certificate is not trusted.") from error
-        except OSError as error:
+        except ssl.SSLError as error:
+            raise UpstreamUnavailable("The inference server does not speak TLS at this address.") from error
+        except (OSError, UnicodeError) as error:
             raise UpstreamUnavailable("The inference server cannot be reached.") from error
-        self._all.add(connection)
+        if connection.is_open:
+            self._all.add(connection)
+        if self._closed:
+            connection.abort()
+            self._require_open()
         return connection
 
     def _no_connection(self) -> UpstreamTimeout:

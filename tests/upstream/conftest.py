@@ -10,11 +10,12 @@ import uvloop
 
 from gateway.ports import UpstreamCall
 from gateway.upstream.client import HttpUpstream
+from gateway.upstream.pool import ConnectionPool
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.simulated import serve_simulator
 
 # The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
-_ON_BOTH_LOOPS = frozenset({"test_client", "test_connection"})
+_ON_BOTH_LOOPS = frozenset({"test_client", "test_connection", "test_pool"})
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -109,6 +110,21 @@ async def raw_server() -> AsyncIterator[Callable[..., Awaitable[RawServer]]]:
             return server
 
         yield build
+
+
+@pytest.fixture
+async def open_pool() -> AsyncIterator[Callable[..., ConnectionPool]]:
+    """Return a factory of pools that are closed in the end."""
+    pools: list[ConnectionPool] = []
+
+    def build(url: str, **changes) -> ConnectionPool:
+        options = {"limit": 2, "keepalive": 4.0, "connect_timeout": 5.0, "buffer_bytes": 64 * 1024, **changes}
+        pools.append(ConnectionPool(url, **options))
+        return pools[-1]
+
+    yield build
+    for pool in pools:
+        pool.close()
 
 
 @pytest.fixture

@@ -121,6 +121,17 @@ async def test_request_head(raw_server, connect, call, read_all, answer):
     assert "accept: text/event-stream\r\n" in heads[1]
 
 
+async def test_an_exchange_that_ended_stays_ended(simulator, connect, read_all):
+    upstream = await connect(simulator.url)
+    exchange = await upstream.open(ask("sim"))
+    assert await read_all(exchange)
+    for _ in range(2):
+        exchange.retire()
+        await exchange.close()
+        assert await exchange.read() == b""
+    assert upstream._pool._free._value == 1024
+
+
 async def test_large_body_arrives_whole(simulator, connect, read_all):
     upstream = await connect(simulator.url)
     body = json.dumps({"model": "fixture-1-1", "input": "y" * 5_000_000}).encode()
@@ -190,6 +201,37 @@ async def test_compressed_answer_is_an_upstream_error(raw_server, connect, call,
     upstream = await connect(server.url)
     with pytest.raises(UpstreamError, match="compressed"):
         await upstream.open(call())
+
+
+@pytest.mark.parametrize("encoding", ["identity", "IDENTITY", " Identity ", ""])
+async def test_an_answer_that_says_it_is_not_compressed(raw_server, connect, call, answer, read_all, encoding):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(answer("200 OK", b"{}", f"Content-Encoding: {encoding}"))
+
+    upstream = await connect((await raw_server(serve)).url)
+    assert await read_all(await upstream.open(call())) == b"{}"
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 503])
+async def test_a_refusal_that_quotes_the_key(raw_server, connect, call, answer, status):
+    body = b'{"error":{"message":"s3\\u0063ret is s3cret","type":"s3cret","code":"no-s3cret","param":"s3cret"}}'
+
+    async def serve(server, reader, writer):
+        while True:
+            await server.read_request(reader)
+            writer.write(answer(f"{status} No", body, "Retry-After: 7"))
+
+    upstream = await connect((await raw_server(serve)).url, api_key="s3cret")
+    for ask_it in (lambda: upstream.open(call()), upstream.models):
+        with pytest.raises(UpstreamRefused) as caught:
+            await ask_it()
+        refused = caught.value
+        shown = f"{refused!r}{refused.message}{refused.type}{refused.code}{refused.param}"
+        assert "s3cret" not in shown
+        assert refused.message == "*** is ***"
+        assert (refused.retry_after, refused.upstream_status) == (7.0, status)
+        assert refused.status == (502 if status == 500 else status)
 
 
 # ---------------------------------------------------------------- broken connections
@@ -342,6 +384,17 @@ async def test_idle_timeout_aborts_the_inference(simulator, connect, read_all):
     with pytest.raises(UpstreamTimeout):
         await exchange.read()
     await until(lambda: simulator.simulator.aborted == 1)
+
+
+async def test_silence_is_no_end_of_a_body_without_a_length(raw_server, connect, call, read_all):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await reader.read()
+
+    upstream = await connect((await raw_server(serve)).url, idle_timeout=0.1)
+    with pytest.raises(UpstreamTimeout, match="idle_timeout_seconds"):
+        await read_all(await upstream.open(call()))
 
 
 async def test_a_slow_reader_is_not_the_servers_silence(simulator, connect, read_all):

@@ -3,7 +3,9 @@ import asyncio
 import pytest
 
 from gateway.upstream.client import HttpUpstream
+from gateway.upstream.health import HealthMonitor
 from gateway.upstream.settings import UpstreamSettings
+from gateway.upstream.tasks import end_task
 
 
 def serve_routes(answer, routes: dict[str, bytes], *headers: str):
@@ -103,6 +105,59 @@ async def test_unreadable_answer_is_unhealthy(raw_server, connect, head):
 
     upstream = await connect((await raw_server(serve)).url, max_json_bytes=1000)
     assert not (await upstream.probe()).healthy
+
+
+@pytest.mark.parametrize("path", ["/version", "/props"])
+async def test_answers_nested_without_end_leave_the_server_unrecognised(raw_server, connect, answer, path):
+    routes = {"/health": answer("200 OK"), path: answer("200 OK", b"[" * 100_000)}
+    upstream = await connect((await raw_server(serve_routes(answer, routes))).url)
+    health = await upstream.probe()
+    assert (health.healthy, health.dialect) == (True, "generic")
+
+
+async def test_the_watch_outlives_faults_of_its_own(simulator, connect, monkeypatch, caplog):
+    upstream = await connect(simulator.url, health_interval=0.02)
+    ask = upstream._monitor._ask
+    faults = [RuntimeError("one"), RecursionError("two")]
+
+    async def fail_at_first():
+        if faults:
+            raise faults.pop()
+        return await ask()
+
+    monkeypatch.setattr(upstream._monitor, "_ask", fail_at_first)
+    health = await upstream.probe()
+    assert (health.healthy, health.detail) == (False, "The probe met an unexpected fault; see the log.")
+    watch = asyncio.create_task(HealthMonitor.watch(upstream._monitor))
+    async with asyncio.timeout(5):
+        while not upstream.health.healthy:
+            await asyncio.sleep(0.01)
+    await end_task(watch)
+    assert caplog.text.count("Traceback") == 2
+
+
+async def test_closing_does_not_wait_for_a_server_that_never_answers(raw_server, connect):
+    async def serve(server, reader, writer):
+        await reader.read()
+
+    upstream = await connect((await raw_server(serve)).url, probing=True, probe_timeout=0.05, health_interval=0.001)
+    for _ in range(20):
+        await asyncio.sleep(0.017)
+        async with asyncio.timeout(5):
+            await upstream.close()
+        await upstream.start()
+
+
+async def test_probe_after_and_during_the_end_says_so(raw_server, connect):
+    async def serve(server, reader, writer):
+        await reader.read()
+
+    upstream = await connect((await raw_server(serve)).url)
+    probe = asyncio.create_task(upstream.probe())
+    await asyncio.sleep(0.05)
+    await upstream.close()
+    assert (await probe).detail == "The inference server closed the connection before it answered."
+    assert (await upstream.probe()).detail == "The client of the inference server is not started."
 
 
 async def test_probes_go_on_by_themselves(simulator, connect):

@@ -65,10 +65,19 @@ async def test_failures_reach_everyone_and_are_not_kept(models_server, connect, 
     assert (await upstream.models())["data"] == [{"id": "m"}]
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"data":{}}', b'{"data":["m"]}', b"<html>", b" " * 2000])
+DEEP = b"[" * 980 + b"]" * 980
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"{}", b"[]", b'{"data":{}}', b'{"data":["m"]}', b"<html>", b" " * 3000),
+        *(b"[" * 2000, DEEP, b'{"data":[{"id":"m","field":' + DEEP + b"}]}"),
+    ],
+)
 async def test_other_answers_are_upstream_errors(models_server, connect, answer, body):
     server = await models_server(answer("200 OK", body))
-    upstream = await connect(server.url, max_json_bytes=1000)
+    upstream = await connect(server.url, max_json_bytes=2500)
     with pytest.raises(UpstreamError) as caught:
         await upstream.models()
     assert caught.value.status == 502
@@ -86,5 +95,5 @@ async def test_closing_ends_the_question(models_server, connect, answer):
     while not server.requests:
         await asyncio.sleep(0.01)
     await upstream.close()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(UpstreamUnavailable, match="closed"):
         await caller
