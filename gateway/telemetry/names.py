@@ -51,15 +51,21 @@ REQUEST_SECONDS = Metric(
 RESPONSES = Metric(
     "gateway_responses_total",
     "counter",
-    "Responses that reached an end, by how they were sent and their final status.",
+    "Responses that reached an end, by transport and final status; refused by the inference server is `failed` too.",
     ("transport", "status"),
 )
-ACTIVE_RESPONSES = Metric("gateway_active_responses", "gauge", "Responses being made now.")
-STREAM_EVENTS = Metric("gateway_stream_events_total", "counter", "Events sent to clients.")
+ACTIVE_RESPONSES = Metric(
+    "gateway_active_responses",
+    "gauge",
+    "Requests for a response being served now, from their headers to the last byte.",
+)
+STREAM_EVENTS = Metric(
+    "gateway_stream_events_total", "counter", "Events of streams, counted when they are handed over for sending."
+)
 TTFT_SECONDS = Metric(
     "gateway_time_to_first_token_seconds",
     "histogram",
-    "Time from a request's arrival to its first output delta.",
+    "Time from a request that was read and checked to the first output delta of its stream.",
     (),
     _TTFT_SECONDS,
 )
@@ -72,19 +78,23 @@ UPSTREAM_REQUESTS = Metric(
 UPSTREAM_TTFB_SECONDS = Metric(
     "gateway_upstream_time_to_first_byte_seconds",
     "histogram",
-    "Time from sending an inference call to its status line.",
+    "Time from an inference call to its status line, or to its failure without one.",
     (),
     _TTFT_SECONDS,
 )
 LIMIT_BREACHES = Metric(
-    "gateway_limit_breaches_total", "counter", "Requests ended by a limit, by its config key.", ("resource",)
+    "gateway_limit_breaches_total", "counter", "Responses ended by a limit of `[responses]`, by its key.", ("resource",)
 )
 RETAINED_BYTES = Metric(
     "gateway_retained_bytes", "histogram", "Logical output retained by one response at its end.", (), _BYTES
 )
 STREAM_EVENT_BYTES = Metric("gateway_stream_event_bytes", "histogram", "Largest event of one response.", (), _BYTES)
 UPSTREAM_LINE_BYTES = Metric(
-    "gateway_upstream_line_bytes", "histogram", "Longest event-stream line of one inference call.", (), _BYTES
+    "gateway_upstream_line_bytes",
+    "histogram",
+    "Longest event-stream line of one inference call that came to its end.",
+    (),
+    _BYTES,
 )
 UPSTREAM_JSON_BYTES = Metric(
     "gateway_upstream_json_bytes", "histogram", "Size of one inference call's JSON body.", (), _BYTES
@@ -107,11 +117,11 @@ UNSUPPORTED_TOOLS = Metric(
 STORAGE_APPEND_SECONDS = Metric(
     "gateway_storage_append_seconds",
     "histogram",
-    "Time from handing a response to storage to its commit.",
+    "Time from handing a response to storage to its commit, when there was one.",
     (),
     _STORAGE_SECONDS,
 )
-STORAGE_FAILURES = Metric("gateway_storage_failures_total", "counter", "Storage operations that failed.")
+STORAGE_FAILURES = Metric("gateway_storage_failures_total", "counter", "Responses that could not be stored.")
 BUILD_INFO = Metric("gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"))
 
 # ---------------------------------------------------------------- spans
@@ -123,17 +133,9 @@ ATTR_HTTP_METHOD = "http.request.method"
 ATTR_HTTP_ROUTE = "http.route"
 ATTR_HTTP_STATUS = "http.response.status_code"
 ATTR_ERROR_TYPE = "error.type"
-ATTR_REQUEST_ID = "gateway.request.id"
 ATTR_API_TYPE = "openai.api.type"
 ATTR_OPERATION = "gen_ai.operation.name"
-ATTR_PROVIDER = "gen_ai.provider.name"
 ATTR_REQUEST_MODEL = "gen_ai.request.model"
-ATTR_REQUEST_STREAM = "gen_ai.request.stream"
-ATTR_RESPONSE_ID = "gen_ai.response.id"
-ATTR_FINISH_REASONS = "gen_ai.response.finish_reasons"
-ATTR_INPUT_TOKENS = "gen_ai.usage.input_tokens"
-ATTR_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
-ATTR_SERVER_ADDRESS = "server.address"
 
 # ---------------------------------------------------------------- logs
 
