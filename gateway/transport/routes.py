@@ -71,7 +71,7 @@ def _refusal(method: str) -> HTTPException:
     if method == "GET":
         return HTTPException(
             status_code=426,
-            detail="GET opens a WebSocket here; to create a response over HTTP, use POST.",
+            detail="WebSocket connections are not available yet; to create a response, use POST.",
             headers={"Upgrade": "websocket", "Connection": "Upgrade"},
         )
     return MethodNotAllowedException(headers={"Allow": "POST, GET"})
