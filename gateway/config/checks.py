@@ -19,7 +19,7 @@ class Review:
     """Examines a whole configuration.
 
     Attributes:
-        problems: findings that forbid it, each with every key involved.
+        problems: findings that forbid it, each with every key whose value is involved.
         warnings: findings that do not.
     """
 
@@ -82,7 +82,9 @@ class Review:
         names = list(self._config.upstreams)
         short = next((path for path in self._origins if path[0] == "upstream"), None)
         if names and short:
-            self._problem("[upstream] and [upstreams] are both set; move the former to [upstreams.default]", short)
+            # Whatever the values are worth, they stand in the wrong place.
+            message = "[upstream] and [upstreams] are both set; move the former to [upstreams.default]"
+            self.problems.append((self._finding(message, (short,)), set()))
         for name in names:
             if not name.isascii() or not all(part.isalnum() for part in name.replace("-", "_").split("_")):
                 self._problem(f"{name!r} cannot name an upstream; {_UPSTREAM_NAME_HELP}", ("upstreams", name))
@@ -106,6 +108,8 @@ class Review:
                 )
         for header in sorted(_CREDENTIAL_HEADERS & set(upstream.forward_headers)):
             self._warning(f"{header} carries callers' credentials to the inference server", (*path, "forward_headers"))
+        if upstream.api_key and max(upstream.api_key.reveal()) > "\xff":
+            self._problem("holds a character that no header can carry; keys are ASCII", (*path, "api_key"))
         if upstream.api_key and "authorization" in upstream.forward_headers:
             self._problem("authorization is set from api_key; forward only one", (*path, "forward_headers"))
 

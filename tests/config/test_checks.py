@@ -27,6 +27,20 @@ def test_a_combination_that_cannot_work_is_a_problem(problems, text, path, messa
     assert message in finding.message
 
 
+@pytest.mark.parametrize("bad", ["url = 3", "url = 'ftp://a'", "models = 'm'"])
+def test_one_and_several_upstreams_are_reported_beside_other_problems(problems, bad):
+    found = [finding.message for finding in problems(f"[upstream]\n{bad}\n[upstreams.a]\n[server]\nport = 'x'")]
+    assert len(found) == 3
+    assert any("both set" in message for message in found)
+
+
+def test_a_key_that_no_header_carries(problems):
+    (finding,) = problems("upstream.api_key = 'Ključ'")
+    assert finding.path == "upstream.api_key"
+    assert "keys are ASCII" in finding.message
+    assert "Klju" not in str(finding)
+
+
 def test_api_key_and_callers_authorization_exclude_each_other(problems):
     (finding,) = problems("upstream = { api_key = 'k', forward_headers = ['Authorization'] }")
     assert "forward only one" in finding.message
