@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -291,7 +292,7 @@ class Run:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
         self._metrics.upstream_line_bytes.observe(self._longest_line)
 
-    def _ingest_blocks(self, blocks: list[Block]) -> bool:
+    def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
         for name, data in blocks:
             if data == DONE_DATA:

@@ -158,7 +158,7 @@ class Engine:
         stored = await self._store.response(principal, response_id)
         if stored is None:
             raise NotFound(f"Response with id '{response_id[:128]}' not found.", code="response_not_found")
-        fields: dict[str, Any] = codec.decode(stored.snapshot)
+        fields: dict[str, Any] = codec.decode(stored.snapshot, max_depth=None)
         fields["output"] = [_decode(item) for item in stored.items if item.role == "output"]
         return codec.encode(fields)
 
@@ -244,5 +244,5 @@ class Engine:
 
 
 def _decode(item: StoredItem) -> dict[str, Any]:
-    fields: dict[str, Any] = codec.decode(item.data)
+    fields: dict[str, Any] = codec.decode(item.data, max_depth=None)
     return fields

@@ -11,34 +11,34 @@ from typing import Any, ClassVar, Literal
 from gateway.protocol import upstream_events as up
 from gateway.protocol.announcer import Announcer, Round
 from gateway.protocol.carriage import Carriage
+from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import Event, read_hosted
 from gateway.protocol.items import OutputItem
 from gateway.protocol.ledger import VALUE_BYTES, Ledger, charge, text_bytes
 from gateway.protocol.naming import Naming
 from gateway.protocol.parts import (
-    ArgumentsPart,
-    InputPart,
     OpaquePart,
     Part,
     ReasoningPart,
     RefusalPart,
     SummaryPart,
     TextPart,
+    part_text,
 )
 from gateway.protocol.slots import (
-    CustomCallSlot,
-    FunctionCallSlot,
+    CallSlot,
     MessageSlot,
     OpaqueSlot,
     ReasoningSlot,
     Slot,
     kind_of_part,
-    part_text,
 )
 from gateway.protocol.upstream_events import text_of
 
 SummaryMode = Literal["off", "instead", "both"]
-PartEvent = up.PartAdded | up.PartDone | up.ReasoningPartAdded | up.ReasoningPartDone
+PartEvent = (
+    up.PartAdded | up.PartDone | up.ReasoningPartAdded | up.ReasoningPartDone | up.SummaryPartAdded | up.SummaryPartDone
+)
 
 
 class Accumulator:
@@ -82,13 +82,26 @@ class Accumulator:
             return []
         slot = round_.by_id.get(text_of(item.get("id")) or "") or round_.by_index.get(index)
         if slot.closed if slot is not None else index < round_.opened:
+            if isinstance(slot, CallSlot):
+                self._take_name(slot, item.get("name"))
             return []
         return self._on_item_done(round_, up.ItemDone(item=item, output_index=index))
 
     def end(self, round_: Round, *, truncated: bool) -> list[Event]:
-        """Close what a round left open; the last item of a truncated round becomes `incomplete`."""
+        """Close what a round left open; the last item of a truncated round becomes `incomplete`.
+
+        Raises:
+            UpstreamError: a call has no name, so that no client could answer it.
+        """
         for slot in round_.queue:
             self._close(slot)
+        nameless = [slot for slot in round_.queue if not slot.ready]
+        if nameless == [round_.last] and truncated:
+            # Cut off before its name, it is no call yet; what came before it is whole.
+            self._ledger.replace(round_.queue.pop(), 0)
+            truncated = False
+        elif nameless:
+            raise UpstreamError("The upstream sent a tool call without a name.", code="upstream_invalid_event")
         if truncated and round_.last is not None:
             self._ledger.replace(round_.last, round_.last.charge("incomplete"))
         return self._announcer.end(round_, "incomplete" if truncated else "completed")
@@ -113,6 +126,9 @@ class Accumulator:
         if known is not None and not known.closed and (item_id is None or known.engine_id in (None, item_id)):
             return []
         slot = self._open(round_, self._naming.slot_for(event.item), item_id, event.output_index)
+        for kind, index, value in slot.read_parts(event.item):
+            if kind is OpaquePart or part_text(value):
+                self._begin_part(slot, self._part(slot, kind, index), value)
         return self._announcer.advance(round_, slot)
 
     def _on_item_done(self, round_: Round, event: up.ItemDone) -> list[Event]:
@@ -145,8 +161,10 @@ class Accumulator:
         return slot
 
     def _close(self, slot: Slot) -> None:
+        for part in slot.texts():
+            self._end_part(slot, part)
         slot.close()
-        if isinstance(slot, CustomCallSlot) and slot.carried is not None:
+        if isinstance(slot, CallSlot) and slot.carried is not None:
             self._ledger.replace(slot, slot.charge())
 
     def _locate(self, round_: Round, item_id: str | None, index: int | None) -> Slot | None:
@@ -160,40 +178,16 @@ class Accumulator:
     def _take_snapshot(self, slot: Slot, item: dict[str, Any]) -> None:
         if item.get("type") != slot.engine_type:
             return
-        if isinstance(slot, MessageSlot | ReasoningSlot):
-            self._take_parts(slot, item)
-        elif isinstance(slot, FunctionCallSlot):
+        for kind, index, value in slot.read_parts(item):
+            self._take_part(slot, self._part(slot, kind, index), value)
+        if isinstance(slot, CallSlot):
             self._take_name(slot, item.get("name"))
-            part = self._part(slot, ArgumentsPart, 0)
-            self._push(slot, part, part.missing(text_of(item.get("arguments"))))
-        elif isinstance(slot, CustomCallSlot):
-            part = slot.carried or self._part(slot, InputPart, 0)
-            self._push(slot, part, part.missing(text_of(item.get("arguments" if slot.carried else "input"))))
+        elif isinstance(slot, ReasoningSlot | MessageSlot):
+            self._ledger.grow(slot, slot.adopt(item))
         else:
             assert isinstance(slot, OpaqueSlot)
             slot.item = {**item, "id": slot.id}
             self._ledger.replace(slot, slot.charge())
-
-    def _take_parts(self, slot: MessageSlot | ReasoningSlot, item: dict[str, Any]) -> None:
-        content = item.get("content")
-        parts = [{"type": None, "text": content}] if isinstance(content, str) else content
-        for index, part in enumerate(parts if isinstance(parts, list) else []):
-            if isinstance(part, dict):
-                kind = kind_of_part(part, slot)
-                if isinstance(slot, MessageSlot) and kind in (ReasoningPart, SummaryPart):
-                    kind = OpaquePart
-                self._take_part(slot, self._part(slot, kind, index), part)
-        summary = item.get("summary")
-        for index, part in enumerate(summary if isinstance(summary, list) else []):
-            if isinstance(part, dict) and isinstance(slot, ReasoningSlot):
-                self._take_part(slot, self._part(slot, SummaryPart, index), part)
-        if isinstance(slot, ReasoningSlot) and not slot.encrypted_content:
-            if sealed := text_of(item.get("encrypted_content")):
-                self._ledger.grow(slot, VALUE_BYTES + text_bytes(sealed))
-                slot.encrypted_content = sealed
-        elif isinstance(slot, MessageSlot) and not slot.phase and (phase := text_of(item.get("phase"))):
-            self._ledger.grow(slot, VALUE_BYTES + text_bytes(phase))
-            slot.phase = phase
 
     def _take_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
         if isinstance(part, OpaquePart):
@@ -203,12 +197,30 @@ class Accumulator:
             return
         self._push(slot, part, part.missing(part_text(value)))
         if isinstance(part, TextPart):
-            self._adopt(slot, part, value.get("annotations"), value.get("logprobs"))
+            self._ledger.grow(slot, part.adopt(value.get("annotations"), value.get("logprobs")))
 
-    def _adopt(self, slot: Slot, part: TextPart, annotations: Any, logprobs: Any) -> None:
-        self._ledger.grow(slot, part.adopt(annotations, logprobs))
+    def _begin_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
+        """Keep what a part holds when it is added until it ends: the engine may say it again, or go on from there."""
+        if isinstance(part, OpaquePart):
+            self._take_part(slot, part, value)
+        elif part_text(value) and part.opening is None and not part.text:
+            self._ledger.grow(slot, charge(value))
+            part.opening = value
 
-    def _take_name(self, slot: FunctionCallSlot, name: Any) -> None:
+    def _end_part(self, slot: Slot, part: Part) -> None:
+        """Take what was kept of a part and never came again."""
+        if part.opening is not None:
+            value, part.opening = part.opening, None
+            self._ledger.grow(slot, -charge(value))
+            self._push(slot, part, part.missing(part_text(value)))
+            if isinstance(part, TextPart):
+                annotations, logprobs = value.get("annotations"), value.get("logprobs")
+                self._ledger.grow(slot, part.adopt(part.annotations or annotations, part.logprobs or logprobs))
+        if part.half:
+            half, part.half = part.half, ""
+            self._push(slot, part, half)
+
+    def _take_name(self, slot: CallSlot, name: Any) -> None:
         if not slot.name and (known := self._naming.name_of(name)):
             self._ledger.grow(slot, text_bytes(known))
             slot.name = known
@@ -219,10 +231,14 @@ class Accumulator:
         kind: type[Part] = ReasoningPart
         if isinstance(event, up.PartAdded | up.PartDone):
             kind = kind_of_part(event.part, self._locate(round_, event.item_id, event.output_index))
+        elif isinstance(event, up.SummaryLocated):
+            kind = SummaryPart
+        index = event.summary_index if isinstance(event, up.SummaryLocated) else event.content_index
         owner = self._owner(round_, event, kind)
-        if not owner.closed and (until == "close" or kind is OpaquePart):
-            self._take_part(owner, self._part(owner, kind, event.content_index or 0), event.part or {})
-        return self._settle(round_, event, kind, event.content_index, None, until)
+        if not owner.closed:
+            take = self._begin_part if until == "open" else self._take_part
+            take(owner, self._part(owner, kind, index or 0), event.part or {})
+        return self._settle(round_, event, kind, index, None, until)
 
     def _on_text_delta(self, round_: Round, event: up.TextDelta) -> list[Event]:
         if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
@@ -236,7 +252,7 @@ class Accumulator:
         slot = self._owner(round_, event, TextPart)
         part = self._part(slot, TextPart, event.content_index or 0) if not slot.closed else None
         if isinstance(part, TextPart):
-            self._adopt(slot, part, None, event.logprobs)
+            self._ledger.grow(slot, part.adopt(None, event.logprobs))
         return self._settle(round_, event, TextPart, event.content_index, event.text, "settle")
 
     def _on_annotation(self, round_: Round, event: up.AnnotationAdded) -> list[Event]:
@@ -253,7 +269,7 @@ class Accumulator:
         if slot.closed:
             return []
         part = self._part(slot, kind, index or 0)
-        self._push(slot, part, event.delta)
+        self._hear(slot, part, event.delta)
         return self._announcer.tell_part(round_, slot, part)
 
     def _settle(
@@ -270,6 +286,8 @@ class Accumulator:
             return []
         part = self._part(slot, kind, index or 0)
         self._push(slot, part, part.missing(text))
+        if until != "open":
+            self._end_part(slot, part)
         for one in (part, part.mirror):
             if one is not None:
                 one.settled = one.settled or until != "open"
@@ -300,6 +318,11 @@ class Accumulator:
         self._ledger.grow(slot, probe)
         return slot.open_part(kind, index)
 
+    def _hear(self, slot: Slot, part: Part, delta: str) -> None:
+        if part.opening is not None or part.half or "\ud800" <= delta[-1:] <= "\udbff":
+            delta = part.hear(delta)
+        self._push(slot, part, delta)
+
     def _push(self, slot: Slot, part: Part, text: str | None) -> None:
         if not text or part.settled:
             return
@@ -313,32 +336,25 @@ class Accumulator:
 
     def _on_arguments_delta(self, round_: Round, event: up.ArgumentsDelta | up.InputDelta) -> list[Event]:
         slot = self._locate(round_, event.item_id, event.output_index)
-        part = self._call_part(slot)
-        if slot is None or part is None or slot.closed:
+        if not isinstance(slot, CallSlot) or slot.closed:
             return []
-        self._push(slot, part, event.delta)
-        return [] if part is getattr(slot, "carried", None) else self._announcer.tell_part(round_, slot, part)
+        part = self._part(slot, slot.text_kind, 0)
+        self._hear(slot, part, event.delta)
+        return self._announcer.tell_part(round_, slot, part) if slot.carried is None else []
 
     def _on_arguments_done(self, round_: Round, event: up.ArgumentsDone | up.InputDone) -> list[Event]:
         slot = self._locate(round_, event.item_id, event.output_index)
-        part = self._call_part(slot)
-        if slot is None or part is None or slot.closed:
+        if not isinstance(slot, CallSlot) or slot.closed:
             return []
-        if isinstance(event, up.ArgumentsDone) and isinstance(slot, FunctionCallSlot):
+        part = self._part(slot, slot.text_kind, 0)
+        if isinstance(event, up.ArgumentsDone):
             self._take_name(slot, event.name)
-        text = event.arguments if isinstance(event, up.ArgumentsDone) else event.input
-        self._push(slot, part, part.missing(text))
-        if part is getattr(slot, "carried", None):
+        self._push(slot, part, part.missing(event.arguments if isinstance(event, up.ArgumentsDone) else event.input))
+        if slot.carried is not None:
             return []
+        self._end_part(slot, part)
         part.settled = part.closed = True
         return self._announcer.tell_part(round_, slot, part)
-
-    def _call_part(self, slot: Slot | None) -> Part | None:
-        if isinstance(slot, FunctionCallSlot):
-            return self._part(slot, ArgumentsPart, 0)
-        if isinstance(slot, CustomCallSlot):
-            return slot.carried or self._part(slot, InputPart, 0)
-        return None
 
     def _on_hosted(self, round_: Round, event: up.Hosted) -> list[Event]:
         slot = self._locate(round_, event.item_id, event.output_index)
@@ -366,10 +382,8 @@ class Accumulator:
         up.ReasoningPartAdded: lambda self, r, e: self._on_part(r, e, "open"),
         up.PartDone: lambda self, r, e: self._on_part(r, e, "close"),
         up.ReasoningPartDone: lambda self, r, e: self._on_part(r, e, "close"),
-        up.SummaryPartAdded: lambda self, r, e: self._settle(r, e, SummaryPart, e.summary_index, None, "open"),
-        up.SummaryPartDone: lambda self, r, e: self._settle(
-            r, e, SummaryPart, e.summary_index, part_text(e.part or {}), "close"
-        ),
+        up.SummaryPartAdded: lambda self, r, e: self._on_part(r, e, "open"),
+        up.SummaryPartDone: lambda self, r, e: self._on_part(r, e, "close"),
         up.TextDone: _on_text_done,
         up.ReasoningDone: lambda self, r, e: self._settle(r, e, ReasoningPart, e.content_index, e.text, "settle"),
         up.RefusalDone: lambda self, r, e: self._settle(r, e, RefusalPart, e.content_index, e.refusal, "settle"),

@@ -1,17 +1,34 @@
 """The only place where objects become bytes and bytes become objects.
 
 msgspec does the work. Lone surrogates, legal in JSON as escapes and refused by msgspec, take the standard library's
-way in both directions, so that nothing a caller or an engine wrote is lost.
+way in both directions, so that nothing a caller or an engine wrote is lost. How deep a text may be nested is decided
+here, on its bytes, so that nothing behind this module can run out of stack.
 """
 
 import json
+import re
+from itertools import accumulate
 from math import isfinite
 from typing import Any, NoReturn
 
 import msgspec
 
+MAX_DEPTH = 256
+"""Deepest nesting of what an engine sends, in arrays and objects."""
+
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
+# A text is taken up to its quote or, unfinished, to its end: it is never looked at twice.
+_TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_OTHER_BYTES = bytes(byte for byte in range(256) if byte not in _STEPS)
+
+
+class TooDeepError(ValueError):
+    """A JSON text is nested deeper than allowed."""
+
+    def __init__(self, max_depth: int) -> None:
+        super().__init__(f"nested deeper than {max_depth} levels")
 
 
 def encode(value: Any) -> bytes:
@@ -22,21 +39,40 @@ def encode(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
 
 
-def decode(data: bytes) -> Any:
-    """Return the value of a JSON text.
+def decode(data: bytes, *, max_depth: int | None = MAX_DEPTH) -> Any:
+    """Return the value of a JSON text in UTF-8.
+
+    Args:
+        data: the text.
+        max_depth: deepest nesting; None for what was bounded before it was stored.
 
     Raises:
-        ValueError: the text is not JSON, holds NaN or Infinity, or is nested too deeply to read.
+        TooDeepError: a ValueError; the text is nested deeper.
+        ValueError: the text is not JSON, or holds NaN or Infinity.
     """
+    if max_depth is not None:
+        check_depth(data, max_depth)
     try:
         return _DECODER.decode(data)
     except msgspec.DecodeError as error:
         try:
-            return json.loads(data, parse_constant=_refuse, parse_float=_read_finite)
-        except (ValueError, RecursionError):
+            text = data.decode("utf-8-sig", "surrogatepass")
+            return json.loads(text, parse_constant=_refuse, parse_float=_read_finite)
+        except ValueError:
             raise ValueError(str(error)) from error
-    except RecursionError as error:
-        raise ValueError("JSON is nested too deeply") from error
+
+
+def check_depth(data: bytes, max_depth: int = MAX_DEPTH) -> None:
+    """Check the nesting of a JSON text before anything reads it.
+
+    Raises:
+        TooDeepError: it is nested deeper.
+    """
+    # Counting is far cheaper than following, and most texts hold too few brackets to be deep.
+    if data.count(b"[") + data.count(b"{") > max_depth:
+        brackets = _TEXTS.sub(b"", data).translate(None, _OTHER_BYTES)
+        if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > max_depth:
+            raise TooDeepError(max_depth)
 
 
 def convert(value: Any, kind: Any) -> Any:
@@ -45,7 +81,25 @@ def convert(value: Any, kind: Any) -> Any:
     Raises:
         msgspec.ValidationError: it does not fit; the message ends with the path.
     """
-    return msgspec.convert(value, kind)
+    try:
+        return msgspec.convert(value, kind)
+    except UnicodeEncodeError:
+        # msgspec cannot look at half a surrogate pair in a name, which then is no field's, or where a number or one
+        # of several words is due, which then is wrong. Where any text may stand it passes.
+        named = {name: one for name, one in value.items() if _is_text(name)}
+    try:
+        return msgspec.convert(named, kind)
+    except UnicodeEncodeError:
+        shown = {name: one if _is_text(one) else "\ufffd" for name, one in named.items()}
+        return msgspec.convert(shown, kind)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is none that UTF-8 cannot carry."""
+    try:
+        return not isinstance(value, str) or value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _refuse(number: str) -> NoReturn:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, convert, field
+from msgspec import UNSET, Struct, UnsetType, field
 
+from gateway.protocol import codec
 from gateway.protocol.response import Response
 
 
@@ -293,5 +294,5 @@ def read_hosted(fields: dict[str, Any], item_id: str) -> HostedEvent:
     """
     given = {name: value for name, value in fields.items() if value is not None}
     own = {**given, "item_id": item_id, "output_index": -1, "sequence_number": -1}
-    event: HostedEvent = convert(own, CATALOGUE[fields["type"]])  # type: ignore[assignment]
+    event: HostedEvent = codec.convert(own, CATALOGUE[fields["type"]])
     return event

@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from gateway.protocol import events, items
+from gateway.protocol import codec, events, items
 from gateway.protocol.events import Event
 from gateway.protocol.ledger import charge
+from gateway.protocol.upstream_events import text_of
 
 
 class Owner:
@@ -37,9 +38,14 @@ class Part:
         settled: the text is final.
         closed: nothing of it will change any more.
         mirror: a twin that repeats this text in another form, or None.
+        opening: the engine's object of the part when it was added, if that held anything; it speaks last.
+        half: the first half of a surrogate pair, kept until its other half comes, else empty.
     """
 
-    __slots__ = ("_chunks", "_pending", "_said_done", "_said_text", "announced", "closed", "index", "mirror", "settled")
+    __slots__ = (
+        "_chunks", "_pending", "_said_done", "_said_text", "announced", "closed", "half", "index", "mirror", "opening",
+        "settled",
+    )  # fmt: skip
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -47,6 +53,8 @@ class Part:
         self.settled = False
         self.closed = False
         self.mirror: Part | None = None
+        self.opening: dict[str, Any] | None = None
+        self.half = ""
         self._chunks: list[str] = []
         self._pending: list[str] = []
         self._said_text = False
@@ -64,6 +72,24 @@ class Part:
         self._chunks.append(text)
         self._pending.append(text)
 
+    def hear(self, delta: str) -> str:
+        """Return the text to push for a delta.
+
+        Engines that open a part with text go on from there or repeat it; which, the first delta tells. Half a
+        surrogate pair at the end is kept for the next delta: alone no client could read it.
+        """
+        if self.opening is not None and not self._chunks:
+            opening = part_text(self.opening) or ""
+            if not opening.startswith(delta) and not delta.startswith(opening) and not self._is_whole(opening):
+                delta = opening + delta
+        if self.half and delta:
+            pair = (self.half + delta[0]).encode("utf-16-le", "surrogatepass")
+            delta = pair.decode("utf-16-le", "surrogatepass") + delta[1:]
+            self.half = ""
+        if "\ud800" <= delta[-1:] <= "\udbff":
+            delta, self.half = delta[:-1], delta[-1]
+        return delta
+
     def missing(self, snapshot: str | None) -> str:
         """Return what a snapshot holds beyond the accumulated text.
 
@@ -72,7 +98,10 @@ class Part:
         if not snapshot or self.settled:
             return ""
         known = self.text
-        return snapshot[len(known) :] if len(snapshot) > len(known) and snapshot.startswith(known) else ""
+        if len(snapshot) <= len(known) or not snapshot.startswith(known):
+            return ""
+        self.half = ""
+        return snapshot[len(known) :]
 
     def base_charge(self) -> int:
         """Return what the part costs beyond its text, in bytes; asked while the text is empty."""
@@ -100,6 +129,10 @@ class Part:
     def render(self) -> Any:
         """Return the part as it stands in its item."""
         raise NotImplementedError
+
+    def _is_whole(self, opening: str) -> bool:  # noqa: ARG002
+        """Whether nothing can follow an opening, so that it only holds the place of what comes."""
+        return False
 
     def _added(self, owner: Owner) -> list[Event]:
         return [
@@ -311,6 +344,14 @@ class ArgumentsPart(Part):
         """Return 0: the empty string is part of the item already."""
         return 0
 
+    def _is_whole(self, opening: str) -> bool:
+        """Nothing follows a JSON value."""
+        try:
+            codec.decode(opening.encode("utf-8", "surrogatepass"))
+        except ValueError:
+            return False
+        return True
+
     def _added(self, owner: Owner) -> list[Event]:  # noqa: ARG002
         return []
 
@@ -329,8 +370,17 @@ class InputPart(ArgumentsPart):
 
     __slots__ = ()
 
+    def _is_whole(self, opening: str) -> bool:  # noqa: ARG002
+        """Input is free text."""
+        return False
+
     def _delta(self, text: str, owner: Owner) -> Event:
         return events.CustomInputDelta(delta=text, item_id=owner.id, output_index=owner.output_index)
 
     def _text_done(self, owner: Owner) -> Event:
         return events.CustomInputDone(input=self.text, item_id=owner.id, output_index=owner.output_index)
+
+
+def part_text(part: dict[str, Any]) -> str | None:
+    """Return the text of an engine's part object."""
+    return text_of(part.get("refusal")) if part.get("type") == "refusal" else text_of(part.get("text"))

@@ -4,6 +4,7 @@ A slot renders the item at any moment and says what it costs. Its parts hold the
 client hears of them.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET, to_builtins
@@ -12,7 +13,7 @@ from gateway.protocol import items
 from gateway.protocol.carriage import unwrap_input
 from gateway.protocol.events import Event, HostedEvent
 from gateway.protocol.items import OutputItem, Status
-from gateway.protocol.ledger import charge
+from gateway.protocol.ledger import VALUE_BYTES, charge, text_bytes
 from gateway.protocol.parts import (
     ArgumentsPart,
     InputPart,
@@ -28,6 +29,9 @@ from gateway.protocol.upstream_events import text_of
 
 # A status an item may keep; any other gives way when the item ends.
 _ENDED = ("completed", "incomplete", "failed")
+
+GivenPart = tuple[type[Part], int, dict[str, Any]]
+"""A part of an engine's item: its class, the engine's index, and the engine's object."""
 
 
 class Slot(Owner):
@@ -96,6 +100,14 @@ class Slot(Owner):
         for part in self._parts.values():
             part.settled = part.closed = True
 
+    def texts(self) -> list[Part]:
+        """Return everything in the item that grows."""
+        return [*self._parts.values()]
+
+    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:  # noqa: ARG002
+        """Yield what an engine's object of this item holds in texts."""
+        yield from ()
+
     def flush(self) -> list[Event]:
         """Return the events that tell the client what it has not seen of the parts."""
         out: list[Event] = []
@@ -118,6 +130,17 @@ class MessageSlot(Slot):
     def engine_type(self) -> str:
         """Messages are what they are."""
         return "message"
+
+    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
+        """Yield the content; reasoning has no place in a message and is carried as it came."""
+        for index, part in _objects(item.get("content")):
+            kind = kind_of_part(part, self)
+            yield OpaquePart if kind in (ReasoningPart, SummaryPart) else kind, index, part
+
+    def adopt(self, item: dict[str, Any]) -> int:
+        """Take the phase of a snapshot if none is known; returns by how many bytes the charge grows."""
+        known, self.phase = self.phase, self.phase or text_of(item.get("phase"))
+        return VALUE_BYTES + text_bytes(self.phase) if self.phase and not known else 0
 
     def render(self, status: Status) -> items.Message:
         """Return the message with its content."""
@@ -148,6 +171,21 @@ class ReasoningSlot(Slot):
         """Reasoning is what it is."""
         return "reasoning"
 
+    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
+        """Yield the texts and the summaries."""
+        for index, part in _objects(item.get("content")):
+            yield kind_of_part(part, self), index, part
+        for index, part in _objects(item.get("summary")):
+            yield SummaryPart, index, part
+
+    def adopt(self, item: dict[str, Any]) -> int:
+        """Take the sealed content of a snapshot if none is known; returns by how many bytes the charge grows."""
+        known, self.encrypted_content = (
+            self.encrypted_content,
+            self.encrypted_content or text_of(item.get("encrypted_content")),
+        )
+        return VALUE_BYTES + text_bytes(self.encrypted_content) if self.encrypted_content and not known else 0
+
     def render(self, status: Status) -> items.Reasoning:
         """Return the reasoning item."""
         texts = [part.render() for part in self._parts.values() if not isinstance(part, SummaryPart)]
@@ -164,26 +202,55 @@ class ReasoningSlot(Slot):
         return items.Reasoning(id=self.id, status="in_progress", summary=[])
 
 
-class FunctionCallSlot(Slot):
-    """A call of a function tool."""
+class CallSlot(Slot):
+    """Base of calls the client answers.
 
-    __slots__ = ("call_id", "name", "namespace")
+    Attributes:
+        carried: the arguments of a custom call that is carried as a function call, kept aside until they are complete.
+    """
+
+    __slots__ = ("call_id", "carried", "name", "namespace")
 
     def __init__(self, item_id: str, call_id: str, name: str, namespace: str | None) -> None:
         super().__init__(item_id)
         self.call_id = call_id
         self.name = name
         self.namespace = namespace
+        self.carried: ArgumentsPart | None = None
+
+    @property
+    def ready(self) -> bool:
+        """A call is announced once its name is known."""
+        return bool(self.name)
+
+    @property
+    def text_kind(self) -> type[ArgumentsPart]:
+        """The kind of text the engine writes for the call."""
+        return ArgumentsPart
+
+    def find(self, kind: type[Part], index: int) -> Part | None:
+        """Return the carried arguments, or the part as any slot does."""
+        return self.carried if self.carried is not None and kind is ArgumentsPart else super().find(kind, index)
+
+    def texts(self) -> list[Part]:
+        """Return everything in the call that grows, arguments that are kept aside included."""
+        return super().texts() if self.carried is None else [self.carried]
+
+    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
+        """Yield the arguments or the input."""
+        name = "input" if self.text_kind is InputPart else "arguments"
+        yield self.text_kind, 0, {"text": item.get(name)}
+
+
+class FunctionCallSlot(CallSlot):
+    """A call of a function tool."""
+
+    __slots__ = ()
 
     @property
     def engine_type(self) -> str:
         """Function calls are what they are."""
         return "function_call"
-
-    @property
-    def ready(self) -> bool:
-        """A call is announced once its name is known."""
-        return bool(self.name) or self.closed
 
     def close(self) -> None:
         """Mark the call as final; without a word from the engine its arguments are the empty text."""
@@ -215,25 +282,28 @@ class FunctionCallSlot(Slot):
         )
 
 
-class CustomCallSlot(Slot):
+class CustomCallSlot(CallSlot):
     """A call of a custom tool, from an engine that knows them or carried as a function call.
 
     A carried call's arguments, `{"input": …}`, are kept aside until they are complete; only then the input is known.
     """
 
-    __slots__ = ("call_id", "carried", "name", "namespace")
+    __slots__ = ()
 
     def __init__(self, item_id: str, call_id: str, name: str, namespace: str | None, *, carried: bool) -> None:
-        super().__init__(item_id)
-        self.call_id = call_id
-        self.name = name
-        self.namespace = namespace
-        self.carried = ArgumentsPart(0) if carried else None
+        super().__init__(item_id, call_id, name, namespace)
+        if carried:
+            self.carried = ArgumentsPart(0)
 
     @property
     def engine_type(self) -> str:
         """A carried call is a function call to the engine."""
         return "custom_tool_call" if self.carried is None else "function_call"
+
+    @property
+    def text_kind(self) -> type[ArgumentsPart]:
+        """An engine that knows custom tools writes the input itself."""
+        return InputPart if self.carried is None else ArgumentsPart
 
     def close(self) -> None:
         """Mark the call as final; a carried one gets its input now."""
@@ -285,13 +355,11 @@ class OpaqueSlot(Slot):
 
     def render(self, status: Status) -> dict[str, Any]:
         """Return the item as it came, with our id; a status it had while it ran gives way to the final one."""
-        if "status" not in self.item or self.item["status"] in _ENDED:
-            return self.item
-        return {**self.item, "status": status}
+        return self.item if self.item.get("status") in _ENDED else {**self.item, "status": status}
 
     def skeleton(self) -> dict[str, Any]:
-        """Return the item as the engine announced it."""
-        return {**self.item, "status": "in_progress"} if "status" in self.item else self.item
+        """Return the item as the engine announced it, in progress."""
+        return {**self.item, "status": "in_progress"}
 
     def flush(self) -> list[Event]:
         """Return the tool's own events that waited, with the item's index."""
@@ -320,6 +388,9 @@ def kind_of_part(part: dict[str, Any] | None, slot: Slot | None) -> type[Part]:
     return PART_KINDS.get(kind, OpaquePart) if isinstance(kind, str) else OpaquePart
 
 
-def part_text(part: dict[str, Any]) -> str | None:
-    """Return the text of an engine's part object."""
-    return text_of(part.get("refusal")) if part.get("type") == "refusal" else text_of(part.get("text"))
+def _objects(parts: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the part objects of a list with their indexes; a bare text stands for one part."""
+    given = [{"type": None, "text": parts}] if isinstance(parts, str) else parts
+    for index, part in enumerate(given if isinstance(given, list) else []):
+        if isinstance(part, dict):
+            yield index, part

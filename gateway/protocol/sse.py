@@ -5,6 +5,7 @@ read, before it is complete.
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gateway.protocol.errors import ResourceLimitExceeded
@@ -15,7 +16,7 @@ DONE_DATA = b"[DONE]"
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-# Room for the `event:`, `id:` and comment lines around one data line of the largest size.
+# Room for the `event:`, `id:` and comment lines around one data line of the largest size, in the common form.
 _BLOCK_SLACK = 64 * 1024
 
 
@@ -34,8 +35,8 @@ def frame(name: bytes, data: bytes) -> bytes:
 class SseDecoder:
     """Turns the bytes of a stream into blocks, however they are cut.
 
-    The common form, LF line ends and one data line, is split at blank lines; the first CR or byte order mark switches
-    the stream to the line by line path, which follows the WHATWG rules in full.
+    The common form, LF line ends and one data line, is split at blank lines; the first CR, byte order mark or
+    long-winded event switches the stream to the line by line path, which follows the WHATWG rules in full.
 
     Args:
         max_line_bytes: a longer line (its end not counted) raises; the data of one event is held to the same bound.
@@ -53,11 +54,11 @@ class SseDecoder:
         self._data: list[bytes] = []
         self._data_bytes = 0
 
-    def feed(self, chunk: bytes) -> list[Block]:
-        """Take the next bytes and return the events they complete.
+    def feed(self, chunk: bytes) -> Iterator[Block]:
+        """Take the next bytes and yield the events they complete, those before a line that is too long included.
 
         Raises:
-            ResourceLimitExceeded: a line passes `max_upstream_sse_line_bytes`.
+            ResourceLimitExceeded: a line passes `max_upstream_sse_line_bytes`; nothing may be fed after that.
         """
         known = len(self._buffer)
         if b"\r" in chunk or (self._at_start and not known and chunk[:1] == _BOM[:1]):
@@ -65,15 +66,19 @@ class SseDecoder:
         self._buffer += chunk
         return self._feed_lines(known) if self._by_line else self._feed_blocks(known)
 
-    def end(self) -> list[Block]:
-        """Return the event a clean end of the stream leaves without its closing blank line, if any."""
-        blocks = self.feed(b"\n\n") if self._buffer or self._data else []
+    def end(self) -> Iterator[Block]:
+        """Yield the event a clean end of the stream leaves without its closing blank line, if any.
+
+        Raises:
+            ResourceLimitExceeded: its data passes `max_upstream_sse_line_bytes`.
+        """
+        if self._buffer or self._data:
+            yield from self.feed(b"\n\n")
         self._buffer.clear()
-        return blocks
 
     # ------------------------------------------------------------ the common form
 
-    def _feed_blocks(self, known: int) -> list[Block]:
+    def _feed_blocks(self, known: int) -> Iterator[Block]:
         buffer = self._buffer
         end = buffer.rfind(b"\n\n", max(0, known - 1))
         if end < 0:
@@ -81,19 +86,17 @@ class SseDecoder:
             if newline >= 0:
                 self._check_lines(bytes(buffer[self._line_start : newline]))
                 self._line_start = newline + 1
-            self._check_tail()
-            return []
+            yield from self._hold_tail()
+            return
         self._at_start = False
         head = bytes(buffer[:end])
         del buffer[: end + 2]
         self._line_start = buffer.rfind(b"\n") + 1
-        blocks: list[Block] = []
         for raw in head.split(b"\n\n"):
             block = self._parse(raw)
             if block is not None:
-                blocks.append(block)
-        self._check_tail()
-        return blocks
+                yield block
+        yield from self._hold_tail()
 
     def _parse(self, raw: bytes) -> Block | None:
         if len(raw) > self._max:
@@ -114,11 +117,11 @@ class SseDecoder:
 
     # ------------------------------------------------------------ the rules in full
 
-    def _feed_lines(self, known: int) -> list[Block]:
+    def _feed_lines(self, known: int) -> Iterator[Block]:
         buffer = self._buffer
         if b"\n" not in buffer[known:] and b"\r" not in buffer[max(0, known - 1) :]:
             self._check_tail()
-            return []
+            return
         raw = bytes(buffer)
         if self._at_start:
             raw = raw.removeprefix(_BOM)
@@ -128,15 +131,13 @@ class SseDecoder:
         lines = _LINE_END.split(raw[: len(raw) - len(held)])
         buffer[:] = lines.pop() + held
         self._line_start = 0
-        blocks: list[Block] = []
         for line in lines:
             if line:
                 self._check_line(len(line))
                 self._take(line)
             elif (block := self._dispatch()) is not None:
-                blocks.append(block)
+                yield block
         self._check_tail()
-        return blocks
 
     def _take(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
@@ -155,12 +156,16 @@ class SseDecoder:
 
     # ------------------------------------------------------------ bounds
 
+    def _hold_tail(self) -> Iterator[Block]:
+        self._check_tail()
+        if len(self._buffer) > self._max + _BLOCK_SLACK:
+            # Line by line only the data of an event is kept, not what stands around it.
+            self._by_line = True
+            yield from self._feed_lines(0)
+
     def _check_tail(self) -> None:
-        pending = len(self._buffer)
         mark = len(_BOM) if self._at_start and self._buffer.startswith(_BOM) else 0
-        self._check_line(pending - self._line_start - mark - self._buffer.endswith(b"\r"))
-        if pending > self._max + _BLOCK_SLACK:
-            raise ResourceLimitExceeded("max_upstream_sse_line_bytes", self._max)
+        self._check_line(len(self._buffer) - self._line_start - mark - self._buffer.endswith(b"\r"))
 
     def _check_lines(self, raw: bytes) -> None:
         for line in raw.split(b"\n"):

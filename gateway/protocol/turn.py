@@ -27,6 +27,7 @@ _ENDED_STATUS: dict[type[up.Ended], str] = {
     up.Failed: "failed",
     up.Cancelled: "cancelled",
 }
+_FAILURES = ("failed", "cancelled")
 _ROOT = "/root"
 # Longest code or type repeated in the minimal error, in characters.
 _LONGEST_NAME = 40
@@ -103,6 +104,8 @@ class Turn:
             ResourceLimitExceeded: as `ingest`.
         """
         if not isinstance(body, dict) or not isinstance(body.get("output"), list):
+            if isinstance(body, dict) and (body.get("status") in _FAILURES or body.get("error")):
+                raise _failure_of(body, "failed")
             raise UpstreamError("The upstream answered JSON that is not a response.", code="upstream_invalid_body")
         if body.get("status", "completed") in ("queued", "in_progress"):
             raise UpstreamError("The upstream answered a response that is not finished.", code="upstream_invalid_body")
@@ -188,7 +191,7 @@ class Turn:
         if status not in ("completed", "incomplete", "failed", "cancelled"):
             status = _ENDED_STATUS[type(event)]
         self._usage = add_usage(self._usage, read_usage(snapshot.get("usage")))
-        if status in ("failed", "cancelled"):
+        if status in _FAILURES:
             raise _failure_of(snapshot, status)
         output = snapshot.get("output")
         for index, item in enumerate(output if isinstance(output, list) else []):
@@ -247,6 +250,6 @@ def _response_error(error: GatewayError) -> ResponseError:
 
 def _failure_of(snapshot: dict[str, Any], status: str) -> UpstreamError:
     error = snapshot.get("error")
-    fields: dict[str, Any] = error if isinstance(error, dict) else {}
+    fields: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
     message = up.text_of(fields.get("message")) or f"The upstream ended the response as {status}."
     return UpstreamError(message[: up.MAX_ERROR_MESSAGE], code=up.read_code(fields.get("code")))

@@ -180,17 +180,23 @@ _Known = (
 )  # fmt: skip
 
 _DECODER: Decoder[Any] = Decoder(_Known)
+# What is no longer cannot open and close too many brackets.
+_SHALLOW_BYTES = 2 * codec.MAX_DEPTH
 
 
 def parse(name: bytes, data: bytes) -> UpstreamEvent:
     """Return the event of one data payload; `name` is the stream's `event:` field, used when the data has no type.
 
     Raises:
-        UpstreamError: the data is not a JSON object, or a known event is malformed.
+        UpstreamError: the data is not a JSON object, is nested too deeply, or a known event is malformed.
     """
     try:
+        if len(data) > _SHALLOW_BYTES:
+            codec.check_depth(data)
         return _DECODER.decode(data)  # type: ignore[no-any-return]
-    except (ValidationError, DecodeError, RecursionError):
+    except codec.TooDeepError as error:
+        raise UpstreamError(f"The upstream sent an event {error}.", code="upstream_invalid_event") from None
+    except (ValidationError, DecodeError):
         return _classify(name, data)
 
 

@@ -30,6 +30,7 @@ CHANNELS: dict[str, tuple[str | None, str, str | None]] = {
     "response.function_call_arguments": (None, "arguments", None),
     "response.custom_tool_call_input": (None, "input", None),
 }
+PART_TYPES = frozenset(type_ for type_, _, _ in CHANNELS.values() if type_ is not None)
 PART_FAMILIES = {"response.content_part": "content_index", "response.reasoning_summary_part": "summary_index"}
 RULES = (
     "framing",
@@ -60,16 +61,21 @@ RULES = (
 
 @dataclass
 class Part:
-    """A content or summary part while it is open."""
+    """A content or summary part while it is open; one of a type without texts comes whole, when it is done."""
 
     type: str
     pieces: list[str] = field(default_factory=list)
     text_done: bool = False
     closed: bool = False
+    whole: Data | None = None
 
     @property
-    def text(self) -> str:
-        return "".join(self.pieces)
+    def has_text(self) -> bool:
+        return self.type in PART_TYPES
+
+    @property
+    def said(self) -> Any:
+        return "".join(self.pieces) if self.has_text or not self.type else self.whole
 
 
 @dataclass
@@ -191,7 +197,7 @@ class Judge:
         if shown.get("status") not in ("completed", "incomplete", "failed"):
             yield "item status", f"done item has status {shown.get('status')!r}"
         for key, part in item.parts.items():
-            if not part.text_done:
+            if not part.text_done and (part.has_text or not part.type):
                 yield "part closed", f"{key} has no done text before the item is done"
             elif not part.closed and key[0] != "item":
                 yield "part closed", f"{key} has no part.done before the item is done"
@@ -261,16 +267,16 @@ def _read_part(item: Item, index_name: str, verb: str, data: Data) -> Found:
     if verb == "added":
         if part is not None or key[1] != sum(1 for name, _ in item.parts if name == index_name):
             yield "part added first", f"{key} added twice or out of order"
-        if shown.get("text") or shown.get("refusal"):
+        part = item.parts[key] = Part(str(shown.get("type")))
+        if part.has_text and (shown.get("text") or shown.get("refusal")):
             yield "opening item", f"part added with {json.dumps(shown)[:80]}"
-        item.parts[key] = Part(str(shown.get("type")))
     elif part is None or part.closed:
         yield "part added first", f"{key} is done but was not open"
     else:
-        part.closed = True
-        if not part.text_done:
+        part.closed, part.whole = True, shown
+        if not part.text_done and part.has_text:
             yield "part closed", f"{key} is done before its text"
-        if shown.get("type") != part.type or _text_of(shown) != part.text:
+        if shown.get("type") != part.type or _said_of(shown) != part.said:
             yield "text", f"the done part {key} differs from its deltas"
 
 
@@ -291,23 +297,25 @@ def _read_text(item: Item, family: str, verb: str, data: Data) -> Found:
         if part.text_done:
             yield "text", f"{family}.done at {key} came twice"
         part.text_done = True
-        if data.get(name) != part.text:
+        if data.get(name) != part.said:
             yield "text", f"{name} of {family}.done differs from its deltas at {key}"
 
 
 def _compare_texts(item: Item, shown: Data) -> Found:
     """Compare an item's parts and arguments with what its deltas said."""
     if ("item", 0) in item.parts:
-        if shown.get("arguments", shown.get("input")) != item.parts["item", 0].text:
+        if shown.get("arguments", shown.get("input")) != item.parts["item", 0].said:
             yield "text", f"arguments of {item.id} differ from their deltas"
         return
     for index_name, name in (("content_index", "content"), ("summary_index", "summary")):
-        streamed = [part.text for (kind, _), part in item.parts.items() if kind == index_name]
-        if streamed != [_text_of(part) for part in shown.get(name) or []]:
+        streamed = [part.said for (kind, _), part in item.parts.items() if kind == index_name]
+        if streamed != [_said_of(part) for part in shown.get(name) or []]:
             yield "text", f"{name} of {item.id} differs from its deltas"
 
 
-def _text_of(part: Data) -> Any:
+def _said_of(part: Data) -> Any:
+    if part.get("type") not in PART_TYPES:
+        return part
     return part.get("refusal") if part.get("type") == "refusal" else part.get("text")
 
 

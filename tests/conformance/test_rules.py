@@ -206,3 +206,29 @@ def test_response_objects_are_judged_alone() -> None:
     good = full_stream()[-1]["response"]
     assert judge_response(good) == []
     assert judge_response({**good, "id": "resp_engine"}) == ["id 'resp_engine' is not resp_ and 32 hex digits"]
+
+
+HOLOGRAM = {"type": "hologram", "data": 1}
+
+
+def hologram(done: dict[str, Any] | None, shown: dict[str, Any]) -> bytes:
+    """A message with one part of a type this judge has never heard of."""
+    item = {"id": f"msg_{samples.HEX}", "type": "message", "role": "assistant", "content": []}
+    place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "status": "in_progress"}},
+        {"type": "response.content_part.added", **place, "part": {"type": "hologram", "text": "free to be here"}},
+        *([{"type": "response.content_part.done", **place, "part": done}] if done else []),
+        {
+            "type": "response.output_item.done",
+            "output_index": 0,
+            "item": {**item, "status": "completed", "content": [shown]},
+        },
+    ]
+    return encode(stream(events))
+
+
+def test_parts_without_texts_come_whole() -> None:
+    assert check_stream(hologram(HOLOGRAM, HOLOGRAM)) == []
+    assert [one.rule for one in check_stream(hologram(HOLOGRAM, {**HOLOGRAM, "data": 2}))] == ["text"]
+    assert "part closed" in [one.rule for one in check_stream(hologram(None, HOLOGRAM))]

@@ -1,6 +1,8 @@
 """What the client's items become when engines leave things out, repeat or contradict themselves."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from property.engine import (
     CALL,
     MESSAGE,
@@ -16,6 +18,9 @@ from property.engine import (
     texts_of,
     whole,
 )
+
+from gateway.protocol.errors import UpstreamError
+from gateway.protocol.ledger import charge
 
 SEARCH = {"type": "web_search_call", "id": "ws", "status": "in_progress", "action": {"type": "search"}}
 
@@ -83,8 +88,38 @@ def test_a_call_whose_name_comes_with_its_snapshot():
     assert client.output[0]["name"] == "f"
 
 
-def test_a_call_that_never_gets_a_name_is_told_at_the_end():
-    assert settled(listen(added({"type": "function_call"}, 0))).output[0]["name"] == ""
+@pytest.mark.parametrize("kind", ["function_call", "custom_tool_call"])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_call_that_never_gets_a_name_is_the_upstreams_failure(kind, ended):
+    nameless = {"type": kind, "call_id": "c"}
+    client = Client()
+    round_ = client.turn.open_round()
+    client.ingest(round_, done(MESSAGE, 0))
+    client.ingest(round_, (done if ended else added)(nameless, 1))
+    with pytest.raises(UpstreamError, match="without a name") as refused:
+        client.ingest(round_, completed())
+    assert refused.value.code == "upstream_invalid_event"
+    client.fail(refused.value, round_)
+    assert [item["type"] for item in client.output] == ["message"]
+    assert client.faults() == []
+
+
+@pytest.mark.parametrize("kind", ["function_call", "custom_tool_call"])
+def test_a_call_that_was_cut_short_before_its_name_is_left_out(kind):
+    client = listen(done(MESSAGE, 0), added({"type": kind, "call_id": "c"}, 1), end=completed(status="incomplete"))
+    assert [item["status"] for item in settled(client).output] == ["completed"]
+    assert client.told[-1]["type"] == "response.incomplete"
+
+
+def test_a_call_without_a_name_that_others_follow_was_not_cut_short():
+    with pytest.raises(UpstreamError, match="without a name"):
+        listen(added({"type": "function_call"}, 0), done(MESSAGE, 1), end=completed(status="incomplete"))
+
+
+def test_a_call_whose_name_only_the_final_snapshot_knows():
+    nameless = {name: value for name, value in CALL.items() if name != "name"}
+    client = settled(listen(added(nameless, 0), done(nameless, 0), done(MESSAGE, 1), end=completed([CALL, MESSAGE])))
+    assert [item.get("name") for item in client.output] == ["f", None]
 
 
 def test_items_of_the_final_snapshot_that_were_never_streamed_are_taken():
@@ -136,6 +171,175 @@ def test_a_done_without_a_type_ends_the_item_it_names():
     client.ingest(round_, text(" there", output_index=0))
     client.ingest(round_, completed())
     assert texts_of(settled(client.finish())) == [["Hi"]]
+
+
+# ---------------------------------------------------------------- what an item holds when it is added
+
+
+def opened(item, *pieces, **fields):
+    """An item that is added with its content, then what pieces say of it."""
+    deltas = [event(fields["kind"], delta=piece, output_index=0) for piece in pieces]
+    return listen(added(item, 0), *deltas, **({"end": fields["end"]} if "end" in fields else {}))
+
+
+ARGUED = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"x":1}'}
+TYPED = {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "print(1)"}
+WRAPPED = {"type": "function_call", "call_id": "c", "name": "run_shell", "arguments": '{"input":"ls"}'}
+THOUGHT = {
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "Short"}],
+    "content": [{"type": "reasoning_text", "text": "Long"}],
+}
+OPENINGS = [MESSAGE, {**MESSAGE, "content": "Hi"}, THOUGHT, ARGUED, TYPED, WRAPPED]
+
+
+def told_texts(client):
+    return [
+        [part.get("text") for name in ("content", "summary") for part in item.get(name) or ()]
+        + [item[name] for name in ("arguments", "input") if name in item]
+        for item in client.output
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    list(zip(OPENINGS, [["Hi"], ["Hi"], ["Long", "Short"], ['{"x":1}'], ["print(1)"], ["ls"]], strict=True)),
+)
+@pytest.mark.parametrize("again", ["never", "in its snapshot", "in the final snapshot", "in both"])
+def test_what_an_item_holds_when_it_is_added_is_kept_once(item, expected, again):
+    events = [added(item, 0), *([done(item, 0)] if again in ("in its snapshot", "in both") else [])]
+    end = completed([item]) if again in ("in the final snapshot", "in both") else None
+    assert told_texts(settled(listen(*events, end=end))) == [expected]
+
+
+@pytest.mark.parametrize("item", OPENINGS)
+def test_what_an_item_holds_when_it_is_added_is_charged_at_once(item):
+    client = Client()
+    client.ingest(client.turn.open_round(), added(item, 0))
+    assert client.turn.ledger.total > sum(len(text) for text in told_texts(settled(listen(added(item, 0))))[0])
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4))
+def test_an_opening_that_deltas_repeat_is_not_doubled(pieces):
+    text = "".join(pieces)
+    for item, kind in (
+        ({**MESSAGE, "content": text}, "output_text.delta"),
+        ({**TYPED, "input": text}, "custom_tool_call_input.delta"),
+    ):
+        assert told_texts(settled(opened(item, *pieces, kind=kind))) == [[text]]
+        assert told_texts(settled(opened(item, *pieces[:1], kind=kind))) == [[text]]
+        assert told_texts(settled(opened(item, *pieces, "!", kind=kind))) == [[text + "!"]]
+
+
+@pytest.mark.parametrize(
+    ("item", "kind", "pieces", "expected"),
+    [
+        (MESSAGE, "output_text.delta", ["!", "?"], "Hi!?"),
+        ({**ARGUED, "arguments": '{"x"'}, "function_call_arguments.delta", [":1", "}"], '{"x":1}'),
+        ({**TYPED, "input": "1"}, "custom_tool_call_input.delta", ["+1"], "1+1"),
+        ({**WRAPPED, "arguments": '{"inp'}, "function_call_arguments.delta", ['ut":"ls"}'], "ls"),
+    ],
+)
+def test_deltas_may_go_on_from_an_opening(item, kind, pieces, expected):
+    assert told_texts(settled(opened(item, *pieces, kind=kind))) == [[expected]]
+
+
+@pytest.mark.parametrize("placeholder", ["{}", '{"x": 1}', "null"])
+def test_whole_arguments_only_hold_the_place_of_those_that_follow(placeholder):
+    item = {**ARGUED, "arguments": placeholder}
+    client = settled(opened(item, '{"x":', "1}", kind="function_call_arguments.delta"))
+    assert told_texts(client) == [['{"x":1}']]
+
+
+@pytest.mark.parametrize(
+    ("family", "delta", "place"),
+    [
+        ("content_part", "output_text", "content_index"),
+        ("reasoning_part", "reasoning_text", "content_index"),
+        ("reasoning_summary_part", "reasoning_summary_text", "summary_index"),
+    ],
+)
+def test_a_part_that_is_added_with_its_text_keeps_it_once(family, delta, place):
+    kind = "summary_text" if place == "summary_index" else delta
+    begin = event(f"{family}.added", part={"type": kind, "text": "Hi"}, **{place: 0})
+    again = event(f"{delta}.delta", delta="Hi", **{place: 0})
+    end = event(f"{family}.done", part={"type": kind, "text": "Hi"}, **{place: 0})
+    for events in ([begin], [begin, again], [begin, end], [begin, again, end], [begin, begin, again]):
+        assert told_texts(settled(listen(*events))) == [["Hi"]]
+
+
+def test_annotations_and_logprobs_of_an_opening_give_way_to_those_that_are_told():
+    part = {"type": "output_text", "text": "Hi", "annotations": [{"n": 1}], "logprobs": [{"token": "Hi"}]}
+    item = {**MESSAGE, "content": [part]}
+    assert settled(listen(added(item, 0))).output[0]["content"] == [part]
+    told = event("output_text.annotation.added", annotation={"n": 2}, output_index=0)
+    delta = event("output_text.delta", delta="Hi", logprobs=[{"token": "Hi"}], output_index=0)
+    content = settled(listen(added(item, 0), delta, told)).output[0]["content"]
+    assert content == [{**part, "annotations": [{"n": 2}]}]
+
+
+def test_an_item_added_with_empty_parts_opens_none():
+    empty = {**MESSAGE, "content": [{"type": "output_text", "text": ""}]}
+    refused = event("refusal.delta", delta="No", output_index=0)
+    assert texts_of(settled(listen(added(empty, 0), refused))) == [["No"]]
+
+
+def test_unknown_parts_of_an_added_item_are_carried():
+    sign = {"type": "hologram", "data": {"a": [1]}}
+    client = settled(listen(added({**MESSAGE, "content": [sign]}, 0), done({**MESSAGE, "content": [sign]}, 0)))
+    assert client.output[0]["content"] == [sign]
+
+
+# ---------------------------------------------------------------- surrogate pairs in two pieces
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [text("a\ud83d"), text("\ude00b")],
+        [text("a\ud83d"), text(""), text("\ude00"), text("b")],
+        [text("a\ud83d"), event("output_text.done", text="a😀b")],
+        [text("a\ud83d"), event("output_text.done", text="a"), event("content_part.done"), text("x")],
+        [text("a\ud83d")],
+        [text("\ud83d"), text("\ud83d"), text("\ude00")],
+        [text("\ude00"), text("\ud83d"), text("b")],
+    ],
+)
+def test_a_pair_in_two_pieces_is_told_in_one_and_a_half_is_kept(events):
+    client = settled(listen(*events))
+    ((said,),) = texts_of(client)
+    assert client.deltas["response.output_text.delta", 0, 0, None] == said
+    assert said in ("a😀b", "a\ud83d", "\ud83d😀", "\ude00\ud83db")
+
+
+def test_every_kind_of_text_keeps_its_pairs_whole():
+    reasoned = [event("reasoning_text.delta", delta=half) for half in ("\ud83d", "\ude00")]
+    client = settled(listen(*reasoned, summary_mode="both"))
+    assert told_texts(client) == [["😀", "😀"]]
+    for item, kind in (
+        (ARGUED, "function_call_arguments"),
+        (TYPED, "custom_tool_call_input"),
+        (WRAPPED, "function_call_arguments"),
+    ):
+        bare = {**item, **{name: "" for name in ("arguments", "input") if name in item}}
+        halves = [event(f"{kind}.delta", delta=half, output_index=0) for half in ("\ud83d", "\ude00")]
+        assert told_texts(settled(listen(added(bare, 0), *halves))) == [["😀"]]
+
+
+@given(st.text("a\ud83d\ude00😀", min_size=1, max_size=8), st.data())
+def test_any_text_cut_into_code_units_reads_the_same(written, data):
+    """What a client joins from the deltas is what the done text says, and costs the same however it is cut."""
+    units = written.encode("utf-16-le", "surrogatepass")
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(units) // 2), max_size=4)))
+    pieces = [
+        units[2 * start : 2 * end].decode("utf-16-le", "surrogatepass")
+        for start, end in zip([0, *cuts], [*cuts, len(units) // 2], strict=True)
+    ]
+    client = settled(listen(*map(text, pieces)))
+    read = units.decode("utf-16-le", "surrogatepass")
+    assert texts_of(client) == [[read]]
+    assert client.deltas["response.output_text.delta", 0, 0, None] == read
+    assert client.turn.ledger.total == charge(client.output[0])
 
 
 # ---------------------------------------------------------------- what is repeated

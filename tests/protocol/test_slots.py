@@ -103,7 +103,7 @@ def test_a_hosted_item_ends_with_a_final_status(status, final):
 def test_items_of_unknown_types_are_carried_with_our_id():
     strange = {"type": "hologram", "id": "theirs", "data": {"a": [None]}}
     client = listen(added(strange, 0), done(strange, 0))
-    assert client.output == [{**strange, "id": client.output[0]["id"]}]
+    assert client.output == [{**strange, "id": client.output[0]["id"], "status": "completed"}]
     assert client.output[0]["id"].startswith("item_")
 
 

@@ -8,7 +8,7 @@ from gateway.protocol.sse import DONE, DONE_DATA, KEEPALIVE, Block, SseDecoder, 
 
 def decode(*chunks: bytes, longest: int = 1000) -> list[Block]:
     decoder = SseDecoder(longest)
-    return [block for chunk in chunks for block in decoder.feed(chunk)] + decoder.end()
+    return [block for chunk in chunks for block in decoder.feed(chunk)] + [*decoder.end()]
 
 
 def test_a_frame_is_decoded_to_what_was_framed():
@@ -52,24 +52,24 @@ def test_lines_become_blocks(stream, blocks):
 @pytest.mark.parametrize("rest", [b"data: a", b"data: a\n", b"data: a\r", b"data: a\r\n", b": c\ndata: a"])
 def test_a_stream_that_ends_early_still_yields_its_last_event_once(rest):
     decoder = SseDecoder(100)
-    assert decoder.feed(rest) == []
-    assert decoder.end() == [(b"", b"a")]
-    assert decoder.end() == []
+    assert [*decoder.feed(rest)] == []
+    assert [*decoder.end()] == [(b"", b"a")]
+    assert [*decoder.end()] == []
 
 
 def test_an_event_leaves_as_soon_as_its_blank_line_is_complete():
     decoder = SseDecoder(100)
-    assert decoder.feed(b"data: a\n") == []
-    assert decoder.feed(b"\n") == [(b"", b"a")]
-    assert decoder.feed(b"data: b\r\n\r") == []
-    assert decoder.feed(b"\ndata: c") == [(b"", b"b")]
+    assert [*decoder.feed(b"data: a\n")] == []
+    assert [*decoder.feed(b"\n")] == [(b"", b"a")]
+    assert [*decoder.feed(b"data: b\r\n\r")] == []
+    assert [*decoder.feed(b"\ndata: c")] == [(b"", b"b")]
 
 
 def test_lines_are_bounded_while_they_are_read():
     decoder = SseDecoder(10)
-    decoder.feed(b"data: 1234")
+    assert [*decoder.feed(b"data: 1234")] == []
     with pytest.raises(ResourceLimitExceeded) as refused:
-        decoder.feed(b"5")
+        next(decoder.feed(b"5"))
     assert refused.value.details == {"resource": "max_upstream_sse_line_bytes", "limit": 10}
 
 
@@ -80,11 +80,25 @@ def test_the_data_of_one_event_is_held_to_the_bound_of_one_line(end):
         decode((b"data:123" + end) * 4 + end, longest=9)
 
 
-def test_an_event_that_never_ends_is_bounded_too():
-    with pytest.raises(ResourceLimitExceeded):
-        decode(*[b": " + b"c" * 900 + b"\n"] * 100)
+def test_what_stands_around_the_data_of_an_event_is_read_and_let_go():
+    comments = [b": " + b"c" * 900 + b"\n"] * 200
+    assert decode(*comments, b"data: a\n\n", b"data: b\n\n") == [(b"", b"a"), (b"", b"b")]
+    assert decode(b"".join(comments), b"data: a\n\ndata: b\n\n") == [(b"", b"a"), (b"", b"b")]
 
 
-def test_one_chunk_with_a_long_line_among_short_ones_is_refused():
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_an_event_that_never_ends_is_bounded_while_it_is_read(end):
+    decoder = SseDecoder(1000)
     with pytest.raises(ResourceLimitExceeded):
-        decode(b"data: a\n\ndata: " + b"b" * 20 + b"\n\ndata: c\n\n", longest=20)
+        for _ in range(200):
+            assert [*decoder.feed(b"data:" + b"d" * 900 + end)] == []
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("rest", [b"", b"!", b"!\n\ndata: c\n\n"])
+def test_what_was_complete_before_a_long_line_is_still_told(end, rest):
+    stream = b"data: a\n\ndata: " + b"b" * 14 + b"\n\ndata: " + b"c" * 15
+    told = []
+    with pytest.raises(ResourceLimitExceeded):
+        told.extend(SseDecoder(20).feed(stream.replace(b"\n", end) + rest))
+    assert told == [(b"", b"a"), (b"", b"b" * 14)]

@@ -101,7 +101,14 @@ def test_an_unreadable_name_is_unknown():
     [
         (b"", "not JSON"),
         (b"{", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000, "nested deeper than 256 levels"),
+        (
+            b'{"type":"response.output_text.annotation.added","annotation":' + b"[" * 300 + b"]" * 300 + b"}",
+            "256 levels",
+        ),
+        (b'{"type":"response.created","response":' + b"[" * 300 + b"]" * 300 + b"}", "256 levels"),
+        (b'{"type":"response.output_text.delta","\\ud800":1,"delta":5}', r"malformed.*\$.delta"),
+        (b'{"type":"response.output_text.delta","output_index":"\\ud800"}', r"malformed.*\$.output_index"),
         (b'{"type":"response.output_text.delta","delta":"\xff"}', "not JSON"),
         (b"[]", "not a JSON object"),
         (b'"text"', "not a JSON object"),
