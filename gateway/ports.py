@@ -158,7 +158,8 @@ class StoredItem(Struct, frozen=True, kw_only=True):
     Attributes:
         role: `context` (effective history of an unstored parent), `input` or `output`.
         type: item type, for example `message` or `function_call`.
-        id: the item's id as callers see it; not unique, never a key.
+        id: the item's id as callers see it; not unique, never a key. The id minted for an input item that came without
+            one stands here alone, not in `data`.
         call_id: call id of calls and their outputs, else None.
         status: item status, or None where the item has none.
         data: the item as one JSON object, encoded.
@@ -231,6 +232,8 @@ class Store(Protocol):
     async def append(self, response: StoredResponse) -> None:
         """Persist one response with its items; returns only after COMMIT.
 
+        Cancelling the caller does not undo the write: the response may be stored all the same.
+
         Raises:
             StorageUnavailable: the database refused or the writer's bounded queue is full; nothing was stored.
         """
@@ -240,6 +243,7 @@ class Store(Protocol):
         """Return the effective history with one bounded query, or None when there is no such response.
 
         Raises:
+            InvalidRequest: the chain is longer or larger than the store's bounds.
             StorageUnavailable: the database does not answer.
         """
         ...
@@ -256,12 +260,13 @@ class Store(Protocol):
         """Return the newest visible item for each id that has one, of responses that are not deleted.
 
         Raises:
+            InvalidRequest: the items together are larger than the store's bound.
             StorageUnavailable: the database does not answer.
         """
         ...
 
     async def probe(self) -> StoreHealth:
-        """Check that the database answers and is migrated. Never raises."""
+        """Check that the database answers, is migrated and stores what it is given. Never raises."""
         ...
 
     async def close(self) -> None:

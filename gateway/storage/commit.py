@@ -1,9 +1,10 @@
 """What becomes of one batch: durable together, or each with its own error."""
 
 import logging
+import uuid
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, delete, insert
 from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -11,6 +12,10 @@ from gateway.ports import StoredResponse
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.faults import StorageNotReady, explain_fault, unavailable
 from gateway.storage.rows import insert_responses, select_stored_ids
+from gateway.storage.tables import conversations
+
+# More than any page, so that a full disk has to find room for it.
+_TRIAL_BYTES = 64 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -20,11 +25,15 @@ class BatchCommit:
 
     A lost connection is tried again once on a new one, leaving out what the first try made durable after all.
     A response the database refuses fails alone. Any other fault fails the whole batch.
+
+    Attributes:
+        in_doubt: the last batch was not stored; whether that was the database's fault, `try_write` tells.
     """
 
     def __init__(self, engine: Engine, ensure_schema: Callable[[], None]) -> None:
         self._engine = engine
         self._ensure_schema = ensure_schema
+        self.in_doubt = False
 
     def __call__(self, batch: Sequence[StoredResponse]) -> Sequence[StorageUnavailable | None]:
         """Store the batch and return one outcome for each response, None when it is durable."""
@@ -34,10 +43,26 @@ class BatchCommit:
             # The values are at fault, unless the database itself is.
             if len(batch) > 1 and not isinstance(error, OperationalError | InterfaceError):
                 return [outcome for response in batch for outcome in self([response])]
-            return _refuse(batch, error)
+            return self._refuse(batch, error)
         except (PoolTimeout, StorageNotReady) as error:
-            return _refuse(batch, error)
+            return self._refuse(batch, error)
+        self.in_doubt = False
         return [None] * len(batch)
+
+    def try_write(self, connection: Connection) -> None:
+        """End the doubt by writing a row and removing it, in one transaction that leaves nothing.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: the database still stores nothing.
+        """
+        if connection.dialect.name == "postgresql":
+            connection = connection.execution_options(isolation_level="READ COMMITTED")
+        trial = f"trial_{uuid.uuid4().hex}"
+        with connection.begin():
+            row = {"id": trial, "principal": "", "metadata": bytes(_TRIAL_BYTES), "created_at": 0}
+            connection.execute(insert(conversations), row)
+            connection.execute(delete(conversations).where(conversations.c.id == trial))
+        self.in_doubt = False
 
     def _insert_or_resume(self, batch: Sequence[StoredResponse]) -> None:
         try:
@@ -51,7 +76,7 @@ class BatchCommit:
                 stored = select_stored_ids(connection, batch)
                 insert_responses(connection, [response for response in batch if response.id not in stored])
 
-
-def _refuse(batch: Sequence[StoredResponse], error: Exception) -> Sequence[StorageUnavailable]:
-    _log.warning("%d responses were not stored: %s", len(batch), explain_fault(error))
-    return [unavailable(error) for _ in batch]
+    def _refuse(self, batch: Sequence[StoredResponse], error: Exception) -> Sequence[StorageUnavailable]:
+        self.in_doubt = True
+        _log.warning("%d responses were not stored: %s", len(batch), explain_fault(error))
+        return [unavailable(error) for _ in batch]

@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from gateway.storage.faults import StorageNotReady
 from gateway.storage.settings import StoreSettings, is_sqlite
@@ -38,6 +40,9 @@ def open_engine(settings: StoreSettings) -> Engine:
         ) from None
     if is_sqlite(settings.url):
         event.listen(engine, "connect", _PragmaSetter(settings))
+        guard = _FileGuard(_sqlite_path(settings.url))
+        event.listen(engine, "connect", guard.remember)
+        event.listen(engine, "checkout", guard.check)
     return engine
 
 
@@ -49,7 +54,7 @@ def create_file(url: URL) -> None:
     """
     if not is_sqlite(url):
         return
-    path = Path(url.database or "").absolute()
+    path = _sqlite_path(url)
     if not path.parent.is_dir():
         raise StorageNotReady(f"The folder {path.parent} of the database does not exist; create it or change the URL.")
     try:
@@ -67,9 +72,18 @@ class _PragmaSetter:
     def __init__(self, settings: StoreSettings) -> None:
         self._synchronous = settings.sqlite_synchronous
         self._patience = settings.busy_timeout_seconds
+        self._path = _sqlite_path(settings.url)
 
     def __call__(self, connection: sqlite3.Connection, _record: object) -> None:
-        self._enter_wal(connection)
+        try:
+            self._enter_wal(connection)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_CANTOPEN or os.access(self._path.parent, os.W_OK):
+                raise
+            # What could not be opened is a file beside the database.
+            raise StorageNotReady(
+                f"The database is read-only: SQLite may not write in {self._path.parent}, where its journal belongs."
+            ) from error
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -87,8 +101,38 @@ class _PragmaSetter:
                 return
 
 
+class _FileGuard:
+    """Gives up connections to a file that is no longer there: what they write would vanish with them.
+
+    An open file outlives its name. The next connection finds the file that has the name now, or none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def remember(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+        """Note which file a new connection has opened."""
+        record.info["file"] = self._identify()
+
+    def check(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry, _proxy: object) -> None:
+        """Refuse a pooled connection to another file, and with it every older one."""
+        if record.info["file"] != self._identify():
+            raise InvalidatePoolError
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+def _sqlite_path(url: URL) -> Path:
+    return Path(url.database or "").absolute()
+
+
 def _sqlite_arguments(settings: StoreSettings) -> dict[str, Any]:
-    path = quote(str(Path(settings.url.database or "").absolute()))
+    path = quote(str(_sqlite_path(settings.url)))
     return {
         # Mode rw opens a file, but never makes one: that is for `create_file`, with its narrow permissions.
         "url": settings.url.set(database=f"file:{path}", query={"uri": "true", "mode": "rw"}),

@@ -8,6 +8,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from gateway.protocol.errors import StorageUnavailable
 
 _UNREACHABLE = "The database cannot be reached or lets nobody in."
+_MAX_REASON_CHARS = 1000
 UNMIGRATED = "The database has no tables of this gateway yet; run `gateway db upgrade`."
 
 _SQLITE = {
@@ -75,8 +76,8 @@ def explain_fault(error: Exception) -> str:
     sentence = describe_fault(error)
     if not isinstance(error, DBAPIError) or sentence != _UNREACHABLE:
         return sentence
-    reason = str(error.orig).strip().rpartition("\n")[2]
-    return f"{sentence} ({reason})"
+    reason = " ".join(str(error.orig).split())
+    return f"{sentence} ({reason[:_MAX_REASON_CHARS]})"
 
 
 def unavailable(error: Exception) -> StorageUnavailable:

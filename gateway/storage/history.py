@@ -5,9 +5,11 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, bindparam, literal, select
 
 from gateway.ports import History
-from gateway.protocol.errors import ResourceLimitExceeded
+from gateway.protocol.errors import InvalidRequest
 from gateway.storage.rows import ITEM_COLUMNS, build_items
 from gateway.storage.tables import CallerText, items, responses
+
+TOO_LONG_CODE = "history_too_long"
 
 
 class HistoryQuery:
@@ -24,7 +26,7 @@ class HistoryQuery:
         Hidden ancestors of a live response belong to its history.
 
         Raises:
-            ResourceLimitExceeded: the chain is longer or larger than allowed.
+            InvalidRequest: the chain is longer or larger than allowed.
         """
         parameters = {"principal": principal, "response_id": response_id}
         rows = connection.execute(self._statement, parameters).all()
@@ -44,22 +46,19 @@ def check_bounds(*, responses: int, size: int, max_responses: int, max_bytes: in
     """Refuse a chain of more responses or item bytes than allowed.
 
     Raises:
-        ResourceLimitExceeded: names the bound that was passed.
+        InvalidRequest: names the bound that was passed.
     """
     if size > max_bytes:
-        raise ResourceLimitExceeded(
-            "history_max_bytes",
-            max_bytes,
-            f"The history behind previous_response_id exceeds history_max_bytes ({max_bytes} bytes); "
-            "start a new chain or compact this one.",
-        )
-    if responses > max_responses:
-        raise ResourceLimitExceeded(
-            "history_max_responses",
-            max_responses,
-            f"The history behind previous_response_id exceeds history_max_responses ({max_responses} responses); "
-            "start a new chain or compact this one.",
-        )
+        passed = f"[storage] history_max_bytes ({max_bytes} bytes)"
+    elif responses > max_responses:
+        passed = f"[storage] history_max_responses ({max_responses} responses)"
+    else:
+        return
+    raise InvalidRequest(
+        f"The history behind previous_response_id exceeds {passed}; start a new chain.",
+        code=TOO_LONG_CODE,
+        param="previous_response_id",
+    )
 
 
 def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]]:

@@ -40,7 +40,7 @@ class MemoryStore:
         """Walk the chain; as `SqlStore.history`.
 
         Raises:
-            ResourceLimitExceeded: the chain passes a bound.
+            InvalidRequest: the chain passes a bound.
         """
         chain = list(self._walk(principal, response_id))
         if not chain:
@@ -62,7 +62,7 @@ class MemoryStore:
         """Return the newest item for each id; as `SqlStore.items`.
 
         Raises:
-            ResourceLimitExceeded: the items pass the bound together.
+            InvalidRequest: the items pass the bound together.
         """
         wanted = {item_id for item_id in item_ids if len(item_id) <= _MAX_REFERENCE_LENGTH}
         own = (response for response in self._responses.values() if response.principal == principal)

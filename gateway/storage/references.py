@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, func, select
 
 from gateway.ports import StoredItem
-from gateway.protocol.errors import ResourceLimitExceeded
+from gateway.protocol.errors import InvalidRequest
+from gateway.storage.history import TOO_LONG_CODE
 from gateway.storage.rows import ITEM_COLUMNS, build_items
 from gateway.storage.tables import HAS_SHORT_ID, CallerText, items, responses
 
@@ -28,7 +29,7 @@ class ReferenceQuery:
         Ids longer than the index holds are not found.
 
         Raises:
-            ResourceLimitExceeded: the items together are larger than allowed.
+            InvalidRequest: the items together are larger than allowed.
         """
         found: dict[str, StoredItem] = {}
         size = 0
@@ -45,13 +46,13 @@ def check_references(size: int, max_bytes: int) -> None:
     """Refuse to load more item bytes than allowed.
 
     Raises:
-        ResourceLimitExceeded: names the bound.
+        InvalidRequest: names the bound.
     """
     if size > max_bytes:
-        raise ResourceLimitExceeded(
-            "history_max_bytes",
-            max_bytes,
-            f"The items referenced by id exceed history_max_bytes ({max_bytes} bytes); refer to fewer.",
+        raise InvalidRequest(
+            f"The items referenced by id exceed [storage] history_max_bytes ({max_bytes} bytes); refer to fewer.",
+            code=TOO_LONG_CODE,
+            param="input",
         )
 
 

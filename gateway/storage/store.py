@@ -38,8 +38,9 @@ class SqlStore:
         self._readers = Readers(
             self._engine, self._gate.ensure, threads=settings.readers, max_entries=settings.reader_max_entries
         )
+        self._commit = BatchCommit(self._engine, self._gate.ensure)
         self._writer = Writer(
-            BatchCommit(self._engine, self._gate.ensure),
+            self._commit,
             max_entries=settings.writer_max_entries,
             max_bytes=settings.writer_max_bytes,
             batch_entries=settings.writer_batch_entries,
@@ -73,7 +74,7 @@ class SqlStore:
 
         Raises:
             StorageUnavailable: the database does not answer.
-            ResourceLimitExceeded: the chain passes `history_max_responses` or `history_max_bytes`.
+            InvalidRequest: the chain passes `history_max_responses` or `history_max_bytes`.
         """
         return await self._readers.run(
             lambda connection: self._history.read(connection, principal, response_id), timeout=self._read_timeout
@@ -100,7 +101,7 @@ class SqlStore:
 
         Raises:
             StorageUnavailable: the database does not answer.
-            ResourceLimitExceeded: the items pass `history_max_bytes` together.
+            InvalidRequest: the items pass `history_max_bytes` together.
         """
         return await self._readers.run(
             lambda connection: self._references.read(connection, principal, item_ids), timeout=self._read_timeout
@@ -109,10 +110,11 @@ class SqlStore:
     async def probe(self) -> StoreHealth:
         """Check within `probe_timeout_seconds` that the database answers and its schema fits. Never raises.
 
-        A schema that became newer since the start stays healthy: that is an upgrade rolling over the replicas.
+        After a batch that was not stored, a later one or a trial write must have succeeded. A schema that became newer
+        since the start stays healthy: that is an upgrade rolling over the replicas.
         """
         try:
-            revision = await self._readers.run(read_revision, timeout=self._settings.probe_timeout_seconds)
+            revision = await self._readers.run(self._examine, timeout=self._settings.probe_timeout_seconds)
             if compare(revision) is SchemaState.NEWER:
                 return StoreHealth(healthy=True, detail=f"The schema moved on to revision {revision}; upgrade soon.")
             require_current(revision)
@@ -129,6 +131,13 @@ class SqlStore:
     @property
     def _read_timeout(self) -> float:
         return self._settings.statement_timeout_seconds + self._settings.busy_timeout_seconds
+
+    def _examine(self, connection: Connection) -> str | None:
+        revision = read_revision(connection)
+        if self._commit.in_doubt:
+            connection.rollback()
+            self._commit.try_write(connection)
+        return revision
 
     def _prepare(self) -> None:
         create_file(self._settings.url)

@@ -30,8 +30,10 @@ def test_every_state_has_its_sentence_and_nothing_else(state, says):
 
 
 def test_only_the_operator_learns_why_nobody_is_let_in():
-    error = refused(None, "connection failed:\nFATAL: no such role")
-    assert explain_fault(error) == "The database cannot be reached or lets nobody in. (FATAL: no such role)"
+    text = 'to server at "::1" failed: Connection refused\n\tIs the server running?\n'
+    said = 'to server at "::1" failed: Connection refused Is the server running?'
+    assert explain_fault(refused(None, text)) == f"The database cannot be reached or lets nobody in. ({said})"
+    assert len(explain_fault(refused(None, "x" * 100_000))) < 1100
     assert explain_fault(refused("53100")) == describe_fault(refused("53100"))
     assert explain_fault(StorageNotReady("Do this.")) == "Do this."
 

@@ -1,12 +1,14 @@
 import asyncio
+import os
 import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy import event, text
 
 from gateway.protocol.errors import StorageUnavailable
-from gateway.storage.engine import open_engine
+from gateway.storage.engine import create_file, open_engine
 from gateway.storage.faults import StorageNotReady
 from gateway.storage.migrations import upgrade
 from gateway.storage.settings import StoreSettings, database_url
@@ -27,6 +29,13 @@ async def assert_append_fails(store, match):
     return response
 
 
+async def assert_unhealthy(store, says):
+    for _ in range(2):
+        health = await store.probe()
+        assert not health.healthy
+        assert says in health.detail
+
+
 async def assert_works(store):
     response = make_response(make_item())
     await store.append(response)
@@ -40,7 +49,7 @@ async def test_recovers_when_another_process_lets_go_of_the_lock(open_sql_store,
     other = sqlite3.connect(database.database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     lost = await assert_append_fails(store, "locked by another process")
-    assert (await store.probe()).healthy
+    await assert_unhealthy(store, "The database is locked by another process.")
     other.execute("ROLLBACK")
     other.close()
     assert await store.response("local", lost.id) is None
@@ -63,9 +72,85 @@ async def test_recovers_from_a_disk_that_was_full_or_read_only(sql_store, breaks
 
     event.listen(sql_store._engine, "begin", apply)
     lost = await assert_append_fails(sql_store, says)
+    await assert_unhealthy(sql_store, says)
     pragma = mends
+    assert (await sql_store.probe()).healthy
     assert await sql_store.response("local", lost.id) is None
     await assert_works(sql_store)
+
+
+async def test_a_trial_write_tells_whose_fault_a_refusal_was(open_sql_store):
+    store = await open_sql_store()
+    response = make_response(make_item())
+    await store.append(response)
+    with pytest.raises(StorageUnavailable, match="exists already"):
+        await store.append(response)
+    assert store._commit.in_doubt
+    assert (await store.probe()).healthy
+    assert not store._commit.in_doubt
+    with store._engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM conversations")) == 0
+
+
+async def test_a_batch_that_is_stored_ends_the_doubt(open_sql_store):
+    store = await open_sql_store()
+    response = make_response(make_item())
+    await store.append(response)
+    with pytest.raises(StorageUnavailable):
+        await store.append(response)
+    assert store._commit.in_doubt
+    await store.append(make_response(make_item()))
+    assert not store._commit.in_doubt
+
+
+@ON_SQLITE
+async def test_a_deleted_file_is_noticed_and_found_again(open_sql_store, database):
+    store = await open_sql_store()
+    await assert_works(store)
+    path = Path(database.database)
+    kept = path.rename(path.with_name("kept.db"))
+    await assert_append_fails(store, "does not exist")
+    await assert_unhealthy(store, "does not exist")
+    with pytest.raises(StorageUnavailable, match="does not exist"):
+        await store.response("local", "resp_1")
+    kept.rename(path)
+    assert (await store.probe()).healthy
+    await assert_works(store)
+
+
+@ON_SQLITE
+async def test_a_replaced_file_is_used_once_it_has_tables(open_sql_store, database):
+    store = await open_sql_store()
+    await assert_works(store)
+    path = Path(database.database)
+    for name in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        name.unlink(missing_ok=True)
+    create_file(database)
+    await assert_append_fails(store, "gateway db upgrade")
+    await assert_unhealthy(store, "gateway db upgrade")
+    engine = open_engine(StoreSettings(url=database))
+    upgrade(engine)
+    engine.dispose()
+    await assert_works(store)
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT count(*) FROM responses").fetchone() == (1,)
+    other.close()
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("writable", "says"), [(False, "is read-only: SQLite may not write in "), (True, "cannot be opened")]
+)
+async def test_start_tells_a_read_only_folder_from_a_missing_file(
+    open_sql_store, database, monkeypatch, writable, says
+):
+    store = await open_sql_store()
+    await store.close()
+    # SQLite cannot open its journal, as on a read-only file system; the user of the tests may write everywhere.
+    Path(f"{database.database}-wal").mkdir()
+    monkeypatch.setattr(os, "access", lambda _path, _mode: writable)
+    with pytest.raises(StorageNotReady, match=says):
+        await open_sql_store()
 
 
 @ON_SQLITE

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.ports import Store
-from gateway.protocol.errors import ResourceLimitExceeded, StorageUnavailable
+from gateway.protocol.errors import InvalidRequest, StorageUnavailable
 from tests.storage.samples import make_chain, make_item, make_response
 
 ODD_TEXTS = ["", "a\x00b", "\ud800", "\udfff\ud800", "\\", r"\u0000", "\\\x00", "😀", "\u2028", "x" * 10_000]
@@ -135,15 +135,19 @@ async def test_refuses_a_parent_that_is_unknown_or_foreign(store):
         assert await store.response("local", child.id) is None
 
 
+def assert_too_long(error, param):
+    assert (error.status, error.code, error.param) == (400, "history_too_long", param)
+
+
 async def test_history_is_bounded_in_responses(open_store):
     store = await open_store(history_max_responses=3)
     chain = make_chain(4)
     for response in chain:
         await store.append(response)
     assert len(await texts(store, chain[2].id)) == 6
-    with pytest.raises(ResourceLimitExceeded, match="history_max_responses") as caught:
+    with pytest.raises(InvalidRequest, match=r"history_max_responses \(3 responses\)") as caught:
         await store.history("local", chain[3].id)
-    assert caught.value.limit == 3
+    assert_too_long(caught.value, "previous_response_id")
 
 
 async def test_history_is_bounded_in_bytes(open_store):
@@ -154,9 +158,9 @@ async def test_history_is_bounded_in_bytes(open_store):
     for response in (first, exact, above):
         await store.append(response)
     assert len(await texts(store, exact.id)) == 2
-    with pytest.raises(ResourceLimitExceeded, match="history_max_bytes") as caught:
+    with pytest.raises(InvalidRequest, match=r"history_max_bytes \(100 bytes\)") as caught:
         await store.history("local", above.id)
-    assert caught.value.details == {"resource": "history_max_bytes", "limit": 100}
+    assert_too_long(caught.value, "previous_response_id")
 
 
 async def test_finds_the_newest_item_of_each_id(store):
@@ -187,8 +191,9 @@ async def test_items_are_bounded_in_bytes(open_store):
     store = await open_store(history_max_bytes=100)
     await store.append(make_response(*(make_item(id=f"msg_{number}", data=b"x" * 50) for number in range(3))))
     assert len(await store.items("local", ["msg_0", "msg_2"])) == 2
-    with pytest.raises(ResourceLimitExceeded, match="refer to fewer"):
+    with pytest.raises(InvalidRequest, match=r"history_max_bytes \(100 bytes\); refer to fewer") as caught:
         await store.items("local", ["msg_0", "msg_1", "msg_2"])
+    assert_too_long(caught.value, "input")
 
 
 async def test_probe_is_healthy_until_closed(store):
