@@ -89,7 +89,11 @@ class Simulator:
             await _send_json(out, 404, {"detail": "Not Found"})
 
     async def _create(self, headers: dict[str, str], receive: Receive, out: Outbound) -> None:
-        body = await _read_body(receive)
+        try:
+            body = await _read_body(receive)
+        except Refusal as refusal:
+            await _refuse(out, refusal)
+            return
         if body is None:
             return
         self.received.append(Received(body, headers))
@@ -129,7 +133,7 @@ class Simulator:
                 raise Refusal(404, message, param="model", type="NotFoundError")
             return f"{asked.model} {await self._perform(persona.behave(asked), asked, out)}"
         except Refusal as refusal:
-            await _send_json(out, refusal.status, {"error": refusal.error}, _RETRY_AFTER.get(refusal.status))
+            await _refuse(out, refusal)
             return f"refused with {refusal.status}"
 
     async def _perform(self, behaviour: Behaviour, asked: Asked, out: Outbound) -> str:
@@ -210,6 +214,10 @@ async def _send_fixture(fixture: Fixture, out: Outbound, *, stream: bool) -> Non
         await out.send_whole(200, "application/json", fixture.document())
 
 
+async def _refuse(out: Outbound, refusal: Refusal) -> None:
+    await _send_json(out, refusal.status, {"error": refusal.error}, _RETRY_AFTER.get(refusal.status))
+
+
 async def _send_json(
     out: Outbound, status: int, document: dict[str, Any], headers: dict[str, str] | None = None
 ) -> None:
@@ -224,8 +232,7 @@ async def _read_body(receive: Receive) -> bytes | None:
             return None
         body += message.get("body", b"")
         if len(body) > MAX_BODY_BYTES:
-            # Without an answer of ours the server sends its plain 500, which is all that such a mistake deserves.
-            return None
+            raise Refusal(413, f"The request is larger than {MAX_BODY_BYTES} bytes.", type="Request Entity Too Large")
         if not message.get("more_body", False):
             return bytes(body)
 

@@ -74,7 +74,7 @@ def decode_body(raw: bytes) -> dict[str, Any]:
     """
     try:
         body = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, "1 validation error: JSON decode error", param="body", type="Bad Request") from error
     if not isinstance(body, dict):
         raise Refusal(400, "1 validation error: not an object", param="body", type="Bad Request")

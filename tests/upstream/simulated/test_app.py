@@ -64,10 +64,19 @@ async def test_refuses_what_vllm_refuses(create, more, status, param):
     assert (body["error"]["param"], body["error"]["code"]) == (param, status)
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff"])
+@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b"[" * 100_000])
 async def test_refuses_what_is_no_json_object(simulator, body):
     async with aiohttp.ClientSession() as session, session.post(f"{simulator.url}/v1/responses", data=body) as response:
         assert response.status == 400
+
+
+async def test_refuses_what_is_too_large_in_words(simulator, monkeypatch):
+    monkeypatch.setattr("gateway.upstream.simulated.app.MAX_BODY_BYTES", 100_000)
+    url = f"{simulator.url}/v1/responses"
+    async with aiohttp.ClientSession() as session, session.post(url, data=b"x" * 5_000_000) as response:
+        assert response.status == 413
+        assert (await response.json())["error"]["code"] == 413
+    assert not simulator.simulator.received
 
 
 async def test_request_is_read_whole_before_the_answer(simulator):
