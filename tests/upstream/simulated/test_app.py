@@ -73,7 +73,7 @@ async def test_refuses_what_is_no_json_object(simulator, body):
 async def test_refuses_what_is_too_large_in_words(simulator, monkeypatch):
     monkeypatch.setattr("gateway.upstream.simulated.app.MAX_BODY_BYTES", 100_000)
     url = f"{simulator.url}/v1/responses"
-    async with aiohttp.ClientSession() as session, session.post(url, data=b"x" * 5_000_000) as response:
+    async with aiohttp.ClientSession() as session, session.post(url, data=b"x" * 500_000) as response:
         assert response.status == 413
         assert (await response.json())["error"]["code"] == 413
     assert not simulator.simulator.received
