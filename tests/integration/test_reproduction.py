@@ -1,4 +1,4 @@
-"""The first size report against a gateway of this kind, reproduced: equal answers must not fail for being finely cut.
+"""Equal answers must not fail for being finely cut: the sizes at which a gateway of this kind was seen to fail.
 
 The inference server is the product's own simulator, whose `fixture-SIZE-CHUNK` models give SIZE bytes in CHUNK-byte
 deltas with constant ids and repeated full snapshots.
