@@ -1,7 +1,21 @@
+import asyncio
+
 import httpx
 import pytest
+import uvloop
+from transport.sockets import Site
 
 from gateway.ports import StoreHealth, UpstreamHealth
+
+# The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
+_ON_BOTH_LOOPS = frozenset({"test_protocol", "test_protocol_bounds"})
+
+
+def pytest_asyncio_loop_factories(config, item):
+    loops = {"asyncio": asyncio.new_event_loop}
+    if item.module.__name__.rpartition(".")[2] in _ON_BOTH_LOOPS:
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops
 
 
 class StubStore:
@@ -49,3 +63,18 @@ def call():
             return await client.request(method, path, **options)
 
     return send
+
+
+@pytest.fixture
+async def serve():
+    """Start servers with the given `[server]` keys; none outlives the test."""
+    sites = []
+
+    async def begin(**settings):
+        sites.append(Site(settings))
+        await sites[-1].start()
+        return sites[-1]
+
+    yield begin
+    for site in sites:
+        await site.close()

@@ -1,0 +1,177 @@
+"""A server in this process around the gateway's connections, and raw clients of it."""
+
+import asyncio
+import json
+import socket
+from functools import partial
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from gateway.config.schema import ServerConfig
+from gateway.transport.connection import SURPLUS_EXTENSION, wait_for_disconnect
+from gateway.transport.protocol import ConnectionProtocol
+
+LONG = 20.0
+GET = b"GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def post(body=b"hello", path="echo", *headers):
+    lines = [f"POST /{path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+class App:
+    """Answers by the path: `/echo` the body, `/hold` a first byte at once and a last one when told, `/mass/N` N bytes.
+
+    Attributes:
+        seen: path and body of every request, and whether its client left.
+        release: lets `/hold` go on.
+        left: set when a client of `/hold` has left.
+    """
+
+    def __init__(self):
+        self.seen = []
+        self.surplus = []
+        self.headers = []
+        self.release = asyncio.Event()
+        self.arrived = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def __call__(self, scope, receive, send):
+        path = scope["path"]
+        self.surplus.append(SURPLUS_EXTENSION in scope.get("extensions", {}))
+        self.headers.append(scope["headers"])
+        body, more = b"", path != "/early"
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.left.set()
+                return
+            body += message["body"]
+            more = message["more_body"]
+        self.seen.append((path, body))
+        self.arrived.set()
+        await getattr(self, path.split("/")[1])(path, body, receive, send)
+
+    async def echo(self, path, body, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
+
+    early = echo
+
+    async def mass(self, path, body, receive, send):
+        await self.echo(path, b"x" * int(path.rpartition("/")[2]), receive, send)
+
+    async def crash(self, path, body, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 5_000_000, "more_body": True})
+
+    async def wait(self, path, body, receive, send):
+        await self.hold(path, body, receive, send, eager=False)
+
+    async def hold(self, path, body, receive, send, eager=True):
+        if eager:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        gone = asyncio.create_task(wait_for_disconnect(receive))
+        told = asyncio.create_task(self.release.wait())
+        await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            self.left.set()
+        told.cancel()
+        gone.cancel()
+        if not self.left.is_set():
+            if not eager:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"ended"})
+
+
+class Client:
+    """A raw connection to the server."""
+
+    def __init__(self, reader, writer):
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, *parts):
+        for part in parts:
+            self.writer.write(part)
+            await asyncio.sleep(0.01)
+
+    async def answer(self):
+        """Read one answer: status, headers and body."""
+        async with asyncio.timeout(LONG):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:-2])
+            body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        return int(head.split()[1]), headers, body
+
+    async def refusal(self, status, code):
+        """Read an error and the end of the connection."""
+        got, headers, body = await self.answer()
+        error = json.loads(body)["error"]
+        assert (got, error["code"], headers["connection"]) == (status, code, "close")
+        assert headers["content-type"] == "application/json"
+        assert await self.rest() == b""
+        return error["message"]
+
+    async def rest(self):
+        """Read to the end of the connection."""
+        async with asyncio.timeout(LONG):
+            return await self.reader.read()
+
+    def close(self):
+        self.writer.transport.abort()
+
+
+class Site:
+    """A server in this process."""
+
+    def __init__(self, settings):
+        self.app = App()
+        self.state = ServerState()
+        self.settings = ServerConfig(**settings)
+        self.clients = []
+
+    async def start(self):
+        config = uvicorn.Config(self.app, log_config=None, ws="none", lifespan="off")
+        config.load()
+        build = partial(ConnectionProtocol, config, self.state, {}, settings=self.settings)
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        listener.bind(("127.0.0.1", 0))
+        self.server = await asyncio.get_running_loop().create_server(build, sock=listener)
+        self.address = listener.getsockname()
+
+    async def connect(self):
+        count = len(self.state.connections)
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, self.address)
+        reader, writer = await asyncio.open_connection(sock=sock, limit=16_384)
+        self.clients.append(Client(reader, writer))
+        while len(self.state.connections) == count:
+            await asyncio.sleep(0)
+        return self.clients[-1]
+
+    async def hold(self, path="hold"):
+        """Have a response running; returns its client."""
+        client = await self.connect()
+        await client.send(post(b"", path))
+        await asyncio.wait_for(self.app.arrived.wait(), LONG)
+        return client
+
+    async def empty(self):
+        """Wait until no connection and no handler is left."""
+        async with asyncio.timeout(LONG):
+            while self.state.connections or self.state.tasks:
+                await asyncio.sleep(0.01)
+
+    async def close(self):
+        for client in self.clients:
+            client.close()
+        self.server.close()
+        await self.empty()
