@@ -240,7 +240,7 @@ def _running(console: Console) -> Iterator[Stage]:
 
 def _say_goodbye(console: Console) -> None:
     console.print()
-    console.print("That was the tour. Without --once, or DEMO=once, the gateway stays up for you to try.", style="bold")
+    console.print("That was the tour. Without --once, or DEMO=once, the gateway stays up.", style="bold")
 
 
 def _wait(console: Console, stage: Stage) -> None:
