@@ -83,15 +83,21 @@ class Delivery:
     # ------------------------------------------------------------ the producer's side
 
     async def put(self, batch: list[EncodedEvent]) -> None:
-        """Queue a batch; waits while the queue is full. What is put after the client has gone is dropped."""
+        """Queue a batch; waits while the queue is full. What is put after the client has gone is dropped.
+
+        A producer that is cancelled while it waits leaves its batch behind all the same: what may follow it is a
+        failure, and no event before that may be missing.
+        """
         size = sum(len(event.data) for event in batch)
-        while self._batches and (len(self._batches) >= self._max_batches or self._bytes + size > self._max_bytes):
-            self._producer = asyncio.get_running_loop().create_future()
-            await self._producer
-        self.put_now(batch)
+        try:
+            while self._batches and (len(self._batches) >= self._max_batches or self._bytes + size > self._max_bytes):
+                self._producer = asyncio.get_running_loop().create_future()
+                await self._producer
+        finally:
+            self.put_now(batch)
 
     def put_now(self, batch: list[EncodedEvent]) -> None:
-        """Queue a batch whatever the bounds say; for the first batch, which an empty queue always admits."""
+        """Queue a batch whatever the bounds say: the first, which an empty queue always admits, or a failure's last."""
         if self._abandoned:
             return
         size = sum(len(event.data) for event in batch)

@@ -4,16 +4,18 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
 
 from gateway.engine.commit import Committer
-from gateway.engine.delivery import Delivery, EncodedEvent
+from gateway.engine.delivery import Delivery
+from gateway.engine.outbox import Outbox
 from gateway.engine.routing import Route
 from gateway.ports import Clock, UpstreamCall, UpstreamExchange
-from gateway.protocol import codec, events
+from gateway.protocol import codec
 from gateway.protocol.announcer import Round
 from gateway.protocol.errors import (
     GatewayError,
@@ -28,21 +30,15 @@ from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest, build_upstream_body
 from gateway.protocol.response import Response
 from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
-from gateway.protocol.turn import Turn
+from gateway.protocol.turn import Turn, minimal_error
 from gateway.protocol.upstream_events import Unknown, parse
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import Tracing
 
 _logger = logging.getLogger(LOGGER_ENGINE)
-_TOLD_DELTAS = (
-    events.OutputTextDelta,
-    events.RefusalDelta,
-    events.ReasoningTextDelta,
-    events.SummaryTextDelta,
-    events.FunctionArgumentsDelta,
-    events.CustomInputDelta,
-)
+# Data that is no event: some engines send it to keep the line open, or to end it.
+_NO_EVENTS = (b"", DONE_DATA)
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -120,12 +116,11 @@ class Run:
         self._turn = plan.turn
         self._round: Round = plan.turn.open_round()
         self._delivery: Delivery | None = None
-        self._batch: list[EncodedEvent] = []
-        self._largest_event = 0
+        self._outbox = Outbox(self._turn, settings.limits, metrics)
         self._longest_line = 0
-        self._began = time.perf_counter()
-        self._saw_delta = False
         self._accepted = False
+        self._patience: asyncio.Timeout | None = None
+        self._cut: GatewayError | None = None
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -137,14 +132,10 @@ class Run:
         """
         try:
             self._turn.begin()
-            async with asyncio.timeout(self._settings.deadline_seconds):
+            async with self._hold_to_deadline():
                 await self._infer(stream=False)
             event = self._propose()
             await self._commit(event.response)
-        except TimeoutError:
-            error: GatewayError = _deadline_passed(self._settings)
-            self._count_end("failed", error)
-            raise error from None
         except Exception as failure:
             self._count_end("failed", failure)
             raise
@@ -152,19 +143,40 @@ class Run:
         return event.response
 
     async def stream(self, delivery: Delivery) -> None:
-        """Make the response as a stream of events; every outcome but a cancellation ends the delivery."""
+        """Make the response as a stream of events; every outcome ends the delivery, all but a cancellation tell it."""
         self._delivery = delivery
         try:
             await self._stream()
-        except TimeoutError:
-            await self._fail(_deadline_passed(self._settings))
         except GatewayError as error:
-            await self._fail(error)
+            self._fail(error)
         except Exception:
             _logger.exception("a run failed unexpectedly")
-            await self._fail(InternalError())
+            self._fail(InternalError())
         finally:
             delivery.finish()
+
+    def cut_off(self, error: GatewayError) -> None:
+        """End the run with this error and abort its upstream call, unless its commit has begun: then it ends itself."""
+        self._cut = error
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def _hold_to_deadline(self) -> AsyncIterator[None]:
+        """Bound what is inside by the deadline, which `cut_off` brings forward.
+
+        Raises:
+            GatewayError: the deadline passed, or the run was cut off.
+        """
+        if self._cut is not None:
+            raise self._cut
+        try:
+            async with asyncio.timeout(self._settings.deadline_seconds) as self._patience:
+                yield
+        except TimeoutError:
+            raise self._cut or _deadline_passed(self._settings) from None
+        finally:
+            self._patience = None
 
     # ------------------------------------------------------------ a stream from begin to terminal
 
@@ -174,66 +186,61 @@ class Run:
         # The status is held until the upstream has accepted the call, but not for ever.
         timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._release_early)
         try:
-            async with asyncio.timeout(self._settings.deadline_seconds):
+            async with self._hold_to_deadline():
                 await self._infer(stream=True)
         finally:
             timer.cancel()
         event = self._propose()
-        data = codec.encode(event)
-        if len(data) > self._settings.limits.max_stream_event_bytes:
-            self._turn.rewind(event.sequence_number)
-            raise self._settings.limits.exceeded("max_stream_event_bytes")
+        data = self._outbox.encode(event)
         try:
             await self._commit(event.response)
         except GatewayError:
             self._turn.rewind(event.sequence_number)
             raise
-        self._keep(event, data)
-        await delivery.put(self._take_batch())
+        self._outbox.keep(event, data)
+        await delivery.put(self._outbox.take())
         delivery.release()
         self._count_end(event.response.status)
 
     def _begin_stream(self) -> None:
         """Encode the first events; a request too large to be echoed fails before any upstream call."""
         created, in_progress = self._turn.begin()
-        data = codec.encode(created)
-        if len(data) > self._settings.limits.max_stream_event_bytes:
-            raise self._settings.limits.exceeded("max_stream_event_bytes")
-        self._keep(created, data)
-        data = codec.encode(in_progress)
-        if len(data) > self._settings.limits.max_stream_event_bytes:
-            self._turn.rewind(in_progress.sequence_number)
+        self._outbox.add(created)
+        try:
+            self._outbox.add(in_progress)
+        except ResourceLimitExceeded:
             self._expect_delivery().release()
-            raise self._settings.limits.exceeded("max_stream_event_bytes")
-        self._keep(in_progress, data)
+            raise
 
     def _release_early(self) -> None:
         delivery = self._expect_delivery()
-        if not delivery.released and self._batch:
-            delivery.put_now(self._take_batch())
+        if not delivery.released and self._outbox:
+            delivery.put_now(self._outbox.take())
             delivery.release()
 
-    async def _fail(self, error: GatewayError) -> None:
+    def _fail(self, error: GatewayError) -> None:
+        """Tell a failure, whatever state it left the turn in; the last batch of a stream waits for nobody."""
         self._count_end("failed", error)
         delivery = self._expect_delivery()
         if not self._accepted and not delivery.released:
             delivery.finish(error)
             return
-        owed, failures = self._turn.fail(error, self._round)
-        limit = self._settings.limits.max_stream_event_bytes
-        for event in owed:
-            data = codec.encode(event)
-            if len(data) > limit:
-                self._turn.rewind(event.sequence_number)
-                break
-            self._keep(event, data)
-        for event in failures:
-            data = codec.encode(event)
-            if len(data) <= limit or isinstance(event, events.ErrorEvent):
-                self._keep(event, data)
-                break
-        await delivery.put(self._take_batch())
+        try:
+            owed, failures = self._turn.fail(error, self._round)
+            self._add_owed(owed)
+            self._outbox.add_first(failures)
+        except Exception:
+            _logger.exception("a failure could not be told in full")
+            self._outbox.add_first([minimal_error(error, self._outbox.next_number)])
+        delivery.put_now(self._outbox.take())
         delivery.release()
+
+    def _add_owed(self, owed: list[Event]) -> None:
+        for event in owed:
+            try:
+                self._outbox.add(event)
+            except ResourceLimitExceeded:
+                return
 
     # ------------------------------------------------------------ one inference
 
@@ -285,7 +292,7 @@ class Run:
         complete = False
         while not complete:
             chunk = await exchange.read()
-            complete = self._ingest_blocks(decoder.feed(chunk) if chunk else decoder.end())
+            complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
             if not complete:
                 await self._deliver()
                 if not chunk:
@@ -295,7 +302,7 @@ class Run:
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
         for name, data in blocks:
-            if data == DONE_DATA:
+            if not data.startswith(b"{") and data.strip() in _NO_EVENTS:
                 continue
             self._longest_line = max(self._longest_line, len(data))
             event = parse(name, data)
@@ -318,6 +325,10 @@ class Run:
         self._metrics.upstream_json_bytes.observe(len(body))
         try:
             answer = codec.decode(bytes(body))
+        except codec.TooDeepError as error:
+            raise UpstreamError(
+                f"The upstream answered 200 with a body {error}.", code="upstream_invalid_body"
+            ) from None
         except ValueError:
             raise UpstreamError(
                 "The upstream answered 200 with a body that is not JSON.", code="upstream_invalid_body"
@@ -330,35 +341,15 @@ class Run:
     def _encode(self, out: list[Event]) -> None:
         if self._delivery is None:
             return
-        limit = self._settings.limits.max_stream_event_bytes
         for event in out:
-            data = codec.encode(event)
-            if len(data) > limit:
-                self._turn.rewind(event.sequence_number)
-                raise self._settings.limits.exceeded("max_stream_event_bytes")
-            self._keep(event, data)
-
-    def _keep(self, event: Event, data: bytes) -> None:
-        self._note_event(data)
-        if not self._saw_delta and isinstance(event, _TOLD_DELTAS):
-            self._saw_delta = True
-            self._metrics.ttft_seconds.observe(time.perf_counter() - self._began)
-        self._batch.append(EncodedEvent(events.NAMES[type(event)], data))
+            self._outbox.add(event)
 
     async def _deliver(self) -> None:
         """Hand over what one upstream read yielded; the first time this is what starts the client's stream."""
         if self._delivery is not None:
-            if self._batch:
-                await self._delivery.put(self._take_batch())
+            if self._outbox:
+                await self._delivery.put(self._outbox.take())
             self._delivery.release()
-
-    def _take_batch(self) -> list[EncodedEvent]:
-        batch, self._batch = self._batch, []
-        self._metrics.stream_events_total.inc(len(batch))
-        return batch
-
-    def _note_event(self, data: bytes) -> None:
-        self._largest_event = max(self._largest_event, len(data))
 
     # ------------------------------------------------------------ the end
 
@@ -376,7 +367,7 @@ class Run:
         self._metrics.responses_total.labels(transport=self._plan.caller.transport, status=status).inc()
         self._metrics.retained_bytes.observe(self._turn.ledger.total)
         if self._delivery is not None:
-            self._metrics.stream_event_bytes.observe(self._largest_event)
+            self._metrics.stream_event_bytes.observe(self._outbox.largest)
         if isinstance(error, ResourceLimitExceeded):
             self._metrics.limit_breaches_total.labels(resource=error.resource).inc()
 
@@ -389,3 +380,13 @@ def _deadline_passed(settings: RunSettings) -> GatewayError:
     return GatewayError(
         f"The response was not finished within {settings.deadline_seconds:g} seconds ([engine] run_deadline_seconds)."
     )
+
+
+def _drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the events that are JSON: a stream that stops inside one ended early, and what is left of it is none."""
+    for block in blocks:
+        try:
+            codec.decode(block.data)
+        except ValueError:
+            continue
+        yield block

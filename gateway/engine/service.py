@@ -15,7 +15,7 @@ from gateway.engine.run import Caller, Plan, Run, RunSettings
 from gateway.ports import Clock, Ids, Store, StoredItem, Upstream
 from gateway.protocol import codec
 from gateway.protocol.carriage import carry_item
-from gateway.protocol.errors import InvalidRequest, NotFound, PreviousResponseNotFound
+from gateway.protocol.errors import InvalidRequest, NotFound, PreviousResponseNotFound, Unavailable
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.limits import Limits
@@ -61,6 +61,8 @@ class Engine:
         self._ids = ids
         self._responses = config.responses
         self._noted: set[str] = set()
+        self._runs: set[Run] = set()
+        self._cutting_off = False
         self._server = config.server
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._routing = Routing(upstreams, config.upstream_map(), config.responses)
@@ -139,12 +141,19 @@ class Engine:
         Raises:
             GatewayError: it failed; nothing was stored.
         """
-        return codec.encode(await self._run(plan).answer())
+        run = self._run(plan)
+        try:
+            return codec.encode(await run.answer())
+        finally:
+            self._runs.discard(run)
 
     def stream(self, plan: Plan) -> tuple[Delivery, asyncio.Task[None]]:
         """Start making a response as events; cancelling the task aborts the upstream and publishes nothing."""
         delivery = Delivery(self._server.delivery_max_batches, self._server.delivery_max_bytes, self._metrics)
-        return delivery, asyncio.create_task(self._run(plan).stream(delivery), name=plan.response_id)
+        run = self._run(plan)
+        task = asyncio.create_task(run.stream(delivery), name=plan.response_id)
+        task.add_done_callback(lambda _: self._runs.discard(run))
+        return delivery, task
 
     # ------------------------------------------------------------ reading
 
@@ -197,10 +206,24 @@ class Engine:
         """Wait for the last running response; tell whether it ended within `timeout` seconds."""
         return await self._admission.drained(timeout)
 
+    def cut_off(self) -> int:
+        """End every running response as failed, at once, and each that still begins; returns how many ran.
+
+        Streams get `response.failed` and their normal end, other callers 503; the upstream calls are aborted. A
+        response that is being committed is left to end by itself.
+        """
+        self._admission.begin_drain()
+        self._cutting_off = True
+        for run in self._runs:
+            run.cut_off(_shutting_down())
+        if self._runs:
+            _logger.warning("running responses are cut off", extra={"responses": len(self._runs)})
+        return len(self._runs)
+
     # ------------------------------------------------------------ inside
 
     def _run(self, plan: Plan) -> Run:
-        return Run(
+        run = Run(
             plan,
             self._settings,
             committer=self._committer,
@@ -208,6 +231,10 @@ class Engine:
             metrics=self._metrics,
             tracing=self._tracing,
         )
+        self._runs.add(run)
+        if self._cutting_off:
+            run.cut_off(_shutting_down())
+        return run
 
     async def _load_history(self, principal: str, response_id: str | None) -> list[dict[str, Any]]:
         if response_id is None:
@@ -241,6 +268,10 @@ class Engine:
         mode = self._responses.reasoning_summary
         asked = (request.fields.reasoning or {}).get("summary") is not None
         return mode if mode != "instead" or asked else "off"
+
+
+def _shutting_down() -> Unavailable:
+    return Unavailable("The gateway is shutting down; send the request again.")
 
 
 def _decode(item: StoredItem) -> dict[str, Any]:

@@ -181,14 +181,14 @@ async def test_abandoning_ends_the_consumer():
     assert not queue.delivery.exhausted
 
 
-async def test_a_producer_that_is_cancelled_leaves_the_queue_usable(put):
+async def test_a_producer_that_is_cancelled_leaves_its_batch_and_a_usable_queue(put):
     queue = Queue(max_batches=1)
     await queue.delivery.put([event(fill=b"1")])
     producer = put(queue.delivery, [event(fill=b"2")])
     await settle()
     producer.cancel()
     await asyncio.wait([producer])
-    assert await queue.delivery.take(LONG) == [event(fill=b"1")]
+    assert await queue.delivery.take(LONG) == [event(fill=b"1"), event(fill=b"2")]
     await queue.delivery.put([event(fill=b"3")])
     assert await queue.delivery.take(LONG) == [event(fill=b"3")]
 

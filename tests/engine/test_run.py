@@ -30,9 +30,11 @@ from gateway.protocol.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from gateway.protocol.turn import Turn
 
 SPOKEN = Answer([reasoning("Let me see."), message("The answer is 42."), call("f", '{"a": 1}', "call_1")], chunk=5)
 TOOLS = [{"type": "function", "name": "f", "parameters": {}}]
+DEEP = b'data: {"type":"response.output_text.annotation.added","annotation":%b}\n\n' % (b"[" * 980 + b"]" * 980)
 CREATED = frame({"type": "response.created", "response": {}})
 
 
@@ -218,11 +220,13 @@ async def test_an_error_that_is_the_first_event_fails_the_request_itself():
         ([UpstreamError("The inference server broke off its answer.")], "upstream_error"),
         ([UpstreamTimeout("Silence.")], "upstream_timeout"),
         ([], "server_error"),
+        ([b'data: {"type":"response.output_text.del'], "server_error"),
         ([b"data: not json\n\n"], "upstream_invalid_event"),
+        ([DEEP], "upstream_invalid_event"),
         ([frame({"type": "error", "error": {"message": "Broke.", "code": "engine_dead"}})], "engine_dead"),
         ([frame({"type": "response.failed", "response": {"status": "failed", "error": {"code": "x"}}})], "x"),
     ],
-    ids=["breaks off", "falls silent", "ends early", "garbage", "error event", "failed"],
+    ids=["breaks off", "falls silent", "ends early", "torn", "garbage", "too deep", "error event", "failed"],
 )
 async def test_a_stream_that_goes_wrong_ends_as_failed_with_what_there_was(end, code):
     bench = Bench()
@@ -240,9 +244,12 @@ async def test_a_stream_that_goes_wrong_ends_as_failed_with_what_there_was(end, 
     [
         (b"<html>", "upstream_invalid_body"),
         (b'{"object": "chat.completion"}', "upstream_invalid_body"),
+        (b'{"output": [{"type": "odd", "x": %b}]}' % (b"[" * 980 + b"]" * 980), "upstream_invalid_body"),
+        (b'{"status": "failed", "error": {"message": "Broke.", "code": "oom"}}', "oom"),
+        (b'{"error": {"message": "Broke.", "code": "oom"}}', "oom"),
         (b'{"output": [], "status": "failed", "error": {"message": "Broke.", "code": "oom"}}', "oom"),
     ],
-    ids=["no JSON", "no response", "failed"],
+    ids=["no JSON", "no response", "too deep", "failed without output", "an error alone", "failed"],
 )
 @pytest.mark.parametrize("form", ["stream", "json"])
 async def test_a_json_body_that_is_no_answer_fails_the_request_itself(form, body, code):
@@ -267,7 +274,8 @@ async def test_what_follows_the_end_is_not_read():
 async def test_what_is_no_event_of_ours_is_passed_over():
     bench = Bench()
     first, *rest = SPOKEN.frames()
-    heartbeat = frame({"type": "heartbeat"}) + b": comment\n\n" + b"data: [DONE]\n\n"
+    nothing = b"data:\n\ndata:  \n\ndata: [DONE]\n\ndata: [DONE] \n\n"
+    heartbeat = frame({"type": "heartbeat"}) + b": comment\n\n" + nothing
     told = await bench.stream(Reply([first, heartbeat, *rest]), tools=TOOLS)
     assert types(told) == types(await Bench().stream(streamed(SPOKEN), tools=TOOLS))
     assert bench.sample("unknown_events_total") == 1
@@ -305,6 +313,17 @@ async def test_a_fault_of_ours_in_a_stream_is_logged_and_told_as_such(caplog):
     assert "secret" not in json.dumps(response)
     (record,) = (record for record in caplog.records if record.levelno == logging.ERROR)
     assert record.exc_info[0] is ZeroDivisionError
+
+
+async def test_a_failure_that_cannot_be_told_in_full_is_told_in_short(caplog, monkeypatch):
+    def break_again(*_):
+        raise RecursionError("secret")
+
+    monkeypatch.setattr(Turn, "fail", break_again)
+    told = await Bench().stream(Reply([*says("Hello").frames()[:5], UpstreamError("Broke.", code="oom")]))
+    assert (types(told)[-1], told[-1]["code"], told[-1]["message"]) == ("error", "oom", "Broke.")
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
+    assert [record.exc_info[0] for record in caplog.records] == [RecursionError]
 
 
 async def test_a_fault_of_ours_before_the_stream_is_the_answer():

@@ -119,6 +119,16 @@ async def test_the_event_before_the_oversized_one_is_delivered_and_no_number_is_
     assert max(sizes(told)) <= 1500
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["event by event", "in one read"])
+async def test_the_events_before_a_line_that_is_too_long_are_delivered(at_once):
+    frames = [*says("Hello", chunk=1).frames()[:5], b"data: " + b"x" * 3000]
+    reply = Reply([b"".join(frames)] if at_once else frames)
+    told = await limited("max_upstream_sse_line_bytes", 2000).stream(reply)
+    assert_numbered(told)
+    assert text_of(told[-1]["response"]) == "H"
+    assert_breach(told[-1]["response"]["error"], "max_upstream_sse_line_bytes", 2000)
+
+
 async def test_json_does_not_know_the_limit_of_events():
     assert (await Bench(responses={"max_stream_event_bytes": 1}).answer(whole(ANSWER)))["status"] == "completed"
 

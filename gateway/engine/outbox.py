@@ -1,0 +1,91 @@
+"""Events on their way out: encoded once, measured, and kept until the next batch leaves."""
+
+import time
+from collections.abc import Iterable
+
+from gateway.engine.delivery import EncodedEvent
+from gateway.protocol import codec, events
+from gateway.protocol.events import Event
+from gateway.protocol.limits import Limits
+from gateway.protocol.turn import Turn
+from gateway.telemetry.metrics import Metrics
+
+_TOLD_DELTAS = (
+    events.OutputTextDelta,
+    events.RefusalDelta,
+    events.ReasoningTextDelta,
+    events.SummaryTextDelta,
+    events.FunctionArgumentsDelta,
+    events.CustomInputDelta,
+)
+
+
+class Outbox:
+    """The events of one response that no batch has taken yet.
+
+    Args:
+        turn: numbers the events; gets back the number of one that cannot be sent.
+        limits: `max_stream_event_bytes` bounds each event.
+        metrics: counts events and times the first delta, from the making of the outbox.
+    """
+
+    def __init__(self, turn: Turn, limits: Limits, metrics: Metrics) -> None:
+        self.largest = 0
+        self._turn = turn
+        self._limits = limits
+        self._metrics = metrics
+        self._batch: list[EncodedEvent] = []
+        self._taken = 0
+        self._began = time.perf_counter()
+        self._saw_delta = False
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    @property
+    def next_number(self) -> int:
+        """The sequence number of the event after the last one kept."""
+        return self._taken + len(self._batch)
+
+    def encode(self, event: Event) -> bytes:
+        """Return an event as JSON.
+
+        Raises:
+            ResourceLimitExceeded: it passes `max_stream_event_bytes`; its number is free again.
+        """
+        data = codec.encode(event)
+        if len(data) > self._limits.max_stream_event_bytes:
+            self._turn.rewind(event.sequence_number)
+            raise self._limits.exceeded("max_stream_event_bytes")
+        return data
+
+    def add(self, event: Event) -> None:
+        """Encode and keep an event.
+
+        Raises:
+            ResourceLimitExceeded: as `encode`.
+        """
+        self.keep(event, self.encode(event))
+
+    def add_first(self, forms: Iterable[Event]) -> None:
+        """Keep the first form of an event that fits; the minimal `error` event may always be sent."""
+        for event in forms:
+            data = codec.encode(event)
+            if len(data) <= self._limits.max_stream_event_bytes or isinstance(event, events.ErrorEvent):
+                self.keep(event, data)
+                return
+
+    def keep(self, event: Event, data: bytes) -> None:
+        """Keep an event that is encoded already."""
+        self.largest = max(self.largest, len(data))
+        if not self._saw_delta and isinstance(event, _TOLD_DELTAS):
+            self._saw_delta = True
+            self._metrics.ttft_seconds.observe(time.perf_counter() - self._began)
+        self._batch.append(EncodedEvent(events.NAMES[type(event)], data))
+
+    def take(self) -> list[EncodedEvent]:
+        """Return what was kept, as one batch."""
+        batch, self._batch = self._batch, []
+        self._taken += len(batch)
+        self._metrics.stream_events_total.inc(len(batch))
+        return batch
