@@ -135,9 +135,9 @@ class Gateway:
         """Wait until no response is being made, for at most `timeout` seconds; tell whether that came true."""
         return await self.parts.engine.drained(timeout)
 
-    def cut_off(self) -> None:
-        """End every running response as failed; its caller is told so."""
-        self.parts.engine.cut_off()
+    def cut_off(self) -> int:
+        """End every running response as failed, which its caller is told; returns how many there were."""
+        return self.parts.engine.cut_off()
 
 
 def build_app(config: GatewayConfig) -> Gateway:

@@ -161,13 +161,14 @@ class GatewayServer(_Server):
     async def _drain_then_exit(self) -> None:
         now = asyncio.get_running_loop().time
         deadline = now() + self._drain_seconds
-        if not await self._gateway.drained(self._drain_seconds):
-            self._cut_off("[server] drain_seconds are over")
-        self.exit(max(deadline, now() + self._grace_seconds))
+        try:
+            if not await self._gateway.drained(self._drain_seconds):
+                self._cut_off("[server] drain_seconds are over")
+        finally:
+            self.exit(max(deadline, now() + self._grace_seconds))
 
     def _cut_off(self, reason: str) -> None:
-        _logger.warning("%s: cutting off %d responses", reason, self._gateway.parts.engine.active)
-        self._gateway.cut_off()
+        _logger.warning("%s: cut off %d responses", reason, self._gateway.cut_off())
 
 
 def serve(

@@ -14,7 +14,6 @@ from gateway.storage.memory import MemoryStore
 class FakeEngine:
     def __init__(self):
         self.draining = False
-        self.cut = False
 
     def begin_drain(self):
         self.draining = True
@@ -23,7 +22,7 @@ class FakeEngine:
         return True
 
     def cut_off(self):
-        self.cut = True
+        return 3
 
     async def retrieve(self, principal, response_id):
         if response_id != "resp_1":
@@ -119,6 +118,18 @@ async def test_stored_responses_are_read_as_the_caller(client):
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "response_not_found")
 
 
+@pytest.mark.parametrize("query", ["stream=false", "include[]=message.output_text.logprobs", "include=what.ever"])
+async def test_what_reading_a_response_may_be_asked_for(client, query):
+    assert (await client.get(f"/v1/responses/resp_1?{query}")).status_code == 200
+
+
+@pytest.mark.parametrize("query", ["stream=true", "stream=True&starting_after=1"])
+async def test_reading_a_response_as_a_stream_is_refused_by_name(client, query):
+    answer = await client.get(f"/v1/responses/resp_1?{query}")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "unsupported_parameter", "stream")
+
+
 async def test_model_ids_may_hold_slashes(client):
     assert (await client.get("/v1/models")).json()["object"] == "list"
     assert (await client.get("/v1/models/org/model-7b")).json() == {"id": "org/model-7b"}
@@ -139,6 +150,7 @@ async def test_a_drain_reaches_engine_and_readiness(build):
     assert gateway.parts.engine.draining
     assert not (await gateway.parts.readiness.check()).ready
     assert await gateway.drained(1.0)
+    assert gateway.cut_off() == 3
 
 
 def test_listening_off_loopback_without_names_warns(build, caplog):

@@ -26,6 +26,11 @@ class Running:
     def admin_url(self):
         return re.search(r"admin (http://[^)]+)", self.start_line)[1]
 
+    @property
+    def address(self):
+        host, port = self.url.removeprefix("http://").split(":")
+        return host, int(port)
+
     def signal(self, number):
         self.process.send_signal(number)
 
@@ -35,11 +40,11 @@ class Running:
         return self.process.returncode, errors.decode()
 
     @asynccontextmanager
-    async def stream(self, chunks, interval):
+    async def stream(self, chunks, interval, lingers=0):
         """Open a stream and wait for its first chunk; yields an iterator over the following lines."""
         async with (
             httpx.AsyncClient(base_url=self.url) as client,
-            client.stream("POST", f"/v1/responses?chunks={chunks}&interval={interval}") as answer,
+            client.stream("POST", f"/v1/responses?chunks={chunks}&interval={interval}&lingers={lingers}") as answer,
         ):
             lines = answer.aiter_lines()
             assert await anext(lines) == "0"

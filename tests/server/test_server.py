@@ -26,6 +26,12 @@ async def wait_until_draining(running):
         await asyncio.sleep(0.02)
 
 
+def messages(errors):
+    """The messages of warnings and worse."""
+    lines = [msgspec.json.decode(line) for line in errors.splitlines()]
+    return [line["message"] for line in lines if line["level"] not in {"info", "debug"}]
+
+
 # ---------------------------------------------------------------- sockets
 
 
@@ -163,12 +169,10 @@ async def test_a_stream_longer_than_the_drain_is_cut_off(launch):
     running = await launch(server={"port": 0, "drain_seconds": 0.3})
     async with running.stream(chunks=1000, interval=0.05) as lines:
         running.signal(signal.SIGTERM)
-        with pytest.raises(httpx.RemoteProtocolError):
-            async for _ in lines:
-                pass
+        rest = [line async for line in lines]
     code, errors = await running.end()
-    assert code == 0
-    assert "drain_seconds are over" in errors
+    assert (rest[-1], code) == ("failed", 0)
+    assert messages(errors)[-1] == "[server] drain_seconds are over: cut off 1 responses"
 
 
 async def test_a_second_signal_cuts_off_at_once(launch):
@@ -177,11 +181,53 @@ async def test_a_second_signal_cuts_off_at_once(launch):
         running.signal(signal.SIGTERM)
         await wait_until_draining(running)
         running.signal(signal.SIGINT)
-        with pytest.raises(httpx.RemoteProtocolError):
-            async for _ in lines:
-                pass
-    code, _ = await running.end()
+        rest = [line async for line in lines]
+    code, errors = await running.end()
+    assert (rest[-1], code) == ("failed", 1)
+    assert messages(errors)[-1] == "SIGINT again: cut off 1 responses"
+
+
+async def leave_unread(running):
+    """Ask for more than fits on the way, and never read it."""
+    reader, writer = await asyncio.open_connection(*running.address, limit=1000)
+    writer.write(b"POST /v1/responses?chunks=10000000&interval=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200" in await reader.readline()
+    return writer
+
+
+async def test_a_client_that_does_not_read_cannot_hold_up_the_end(launch):
+    running = await launch(server={"port": 0, "drain_seconds": 0, "close_grace_seconds": 0.2})
+    writer = await leave_unread(running)
+    running.signal(signal.SIGTERM)
+    code, errors = await running.end()
+    writer.close()
+    assert code == 0
+    assert messages(errors)[-1] == "[server] drain_seconds are over: cut off 1 responses"
+
+
+async def test_a_third_signal_skips_the_grace(launch):
+    running = await launch(server={"port": 0, "close_grace_seconds": 1000})
+    writer = await leave_unread(running)
+    running.signal(signal.SIGTERM)
+    await wait_until_draining(running)
+    running.signal(signal.SIGTERM)
+    while "again" not in (await running.process.stderr.readline()).decode():
+        pass
+    running.signal(signal.SIGTERM)
+    code, errors = await running.end()
+    writer.close()
     assert code == 1
+    assert "Traceback" not in errors
+
+
+async def test_a_handler_that_does_not_end_is_cancelled_without_a_traceback(launch):
+    running = await launch(server={"port": 0, "drain_seconds": 0, "close_grace_seconds": 0})
+    async with running.stream(chunks=1, interval=0, lingers=1000) as lines:
+        assert await anext(lines) == "end"
+        running.signal(signal.SIGTERM)
+        code, errors = await running.end()
+    assert code == 0
+    assert "Traceback" not in errors
 
 
 async def test_a_hangup_changes_nothing_and_says_so(launch):
@@ -198,8 +244,22 @@ async def test_more_connections_than_allowed_are_refused(launch):
     running = await launch(server={"port": 0, "max_connections": 1})
     async with httpx.AsyncClient() as first, httpx.AsyncClient() as second:
         assert (await first.get(f"{running.url}/livez")).status_code == 200
-        refused = await second.get(f"{running.url}/livez")
+        refused = await second.get(f"{running.url}/version")
+        alive = await second.get(f"{running.url}/livez")
+        served = await first.get(f"{running.url}/version")
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_is_overloaded")
+    assert (refused.headers["connection"], refused.headers["retry-after"]) == ("close", "1")
+    assert (alive.status_code, served.status_code) == (200, 200)
+
+
+async def test_what_is_not_http_is_told_so(launch):
+    running = await launch()
+    reader, writer = await asyncio.open_connection(*running.address)
+    writer.write(b"nonsense\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert msgspec.json.decode(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
 
 
 async def test_the_log_has_one_access_line_under_the_callers_id(launch):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from urllib.parse import parse_qs
 
 import msgspec
@@ -24,10 +25,15 @@ class ToyEngine:
         self.active = 0
         self.draining = False
         self.idle = asyncio.Event()
+        self.cut = asyncio.Event()
 
     def begin_drain(self):
         self.draining = True
         self._look()
+
+    def cut_off(self):
+        self.cut.set()
+        return self.active
 
     async def drained(self, timeout):
         try:
@@ -45,11 +51,18 @@ class ToyEngine:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             for number in range(int(query["chunks"])):
                 await send({"type": "http.response.body", "body": b"%d\n" % number, "more_body": True})
-                await asyncio.sleep(query["interval"])
-            await send({"type": "http.response.body", "body": b"end\n"})
+                await self._pause(query["interval"])
+                if self.cut.is_set():
+                    break
+            await send({"type": "http.response.body", "body": b"failed\n" if self.cut.is_set() else b"end\n"})
+            await asyncio.sleep(query.get("lingers", 0))
         finally:
             self.active -= 1
             self._look()
+
+    async def _pause(self, seconds):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.cut.wait(), seconds)
 
     def _look(self):
         if self.draining and not self.active:

@@ -1,0 +1,95 @@
+"""A whole gateway in front of the simulator: what its callers see when it does not wait for their responses."""
+
+import asyncio
+import json
+import signal
+import sys
+
+import httpx
+import pytest
+from conformance.verdict import judge_stream
+from server.conftest import Running
+
+from gateway.upstream.simulated import serve_simulator
+
+RESPONSES = 5
+
+
+@pytest.fixture
+async def upstream():
+    async with serve_simulator() as served:
+        yield served
+
+
+@pytest.fixture
+async def gateway(upstream, tmp_path):
+    """A gateway that is killed if the test does not end it."""
+    settings = ["server.port=0", "server.drain_seconds=0.5s", "admin.bind=127.0.0.1:0", "telemetry.log_format=console"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from gateway.cli.main import main; main()", "serve"),
+        *("--upstream", upstream.url, "--database", f"sqlite:///{tmp_path}/responses.db"),
+        *(part for setting in settings for part in ("--set", setting)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    running = Running(process)
+    running.start_line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+    yield running
+    if process.returncode is None:
+        process.kill()
+        await process.communicate()
+
+
+async def active(running):
+    async with httpx.AsyncClient() as client:
+        metrics = await client.get(f"{running.admin_url}/metrics")
+    return next(float(line.split()[1]) for line in metrics.text.splitlines() if line.startswith("gateway_active_resp"))
+
+
+async def wait_until_active(running, count):
+    async with asyncio.timeout(20):
+        while await active(running) != count:
+            await asyncio.sleep(0.02)
+
+
+def post(client, running, stream):
+    body = {"model": "sim-stall", "input": "hi", "stream": stream}
+    return asyncio.create_task(client.post(f"{running.url}/v1/responses", json=body, timeout=20))
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_every_caller_is_told(gateway, signals):
+    async with httpx.AsyncClient() as client:
+        streams = [post(client, gateway, stream=True) for _ in range(RESPONSES)]
+        answers = [post(client, gateway, stream=False) for _ in range(RESPONSES)]
+        await wait_until_active(gateway, 2 * RESPONSES)
+        for _ in range(signals):
+            gateway.signal(signal.SIGTERM)
+            await asyncio.sleep(0.1)
+        for stream in await asyncio.gather(*streams):
+            assert judge_stream(stream.content) == []
+            assert '"code":"server_is_overloaded"' in stream.text.rpartition("event: response.failed")[2]
+        for answer in await asyncio.gather(*answers):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "server_is_overloaded")
+            assert answer.headers["retry-after"] == "1"
+    code, errors = await gateway.end()
+    assert code == signals - 1
+    assert "Traceback" not in errors
+    assert errors.count("cut off 10 responses") == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_behind_another_request_ends_its_inference(gateway, stream):
+    body = json.dumps({"model": "sim-stall", "input": "hi", "stream": stream}).encode()
+    _, writer = await asyncio.open_connection(*gateway.address)
+    head = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    writer.write(head + body)
+    await wait_until_active(gateway, 1)
+    writer.write(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await asyncio.sleep(0.1)
+    writer.close()
+    await wait_until_active(gateway, 0)
+    gateway.signal(signal.SIGTERM)
+    code, errors = await gateway.end()
+    assert code == 0
+    assert "Traceback" not in errors
