@@ -11,13 +11,13 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import msgspec
-
+from gateway.protocol import codec
 from gateway.protocol.errors import INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, UpstreamRefused
 
 MAX_ERROR_BODY_BYTES = 1024 * 1024
 MAX_MESSAGE_CHARS = 4096
 _MAX_WORD_CHARS = 128
+_MAX_COMPLAINTS = 8
 
 _CONTEXT_OVERFLOW = re.compile(
     r"maximum context length|exceeds? the (max_model_len|available context size)|context length exceeded", re.IGNORECASE
@@ -26,7 +26,9 @@ _CODES = {408: "request_timeout", 413: "request_too_large", 429: "rate_limit_exc
 _SERVER_CODES = {503: "server_is_overloaded", 504: "upstream_timeout"}
 
 
-def read_refusal(status: int, headers: Mapping[str, str], body: bytes | None, *, now: float) -> UpstreamRefused:
+def read_refusal(
+    status: int, headers: Mapping[str, str], body: bytes | None, *, now: float, secret: str | None = None
+) -> UpstreamRefused:
     """Return the error for an answer that is not 200.
 
     Args:
@@ -34,6 +36,7 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes | None, *,
         headers: its headers, names in lower case.
         body: the error body, or None when it was too large to read.
         now: Unix seconds, to which an HTTP date in `Retry-After` is related.
+        secret: the gateway's own key, taken out of whatever the server says.
     """
     retry_after = parse_retry_after(headers.get("retry-after"), now=now)
     if status in {401, 403}:
@@ -48,12 +51,13 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes | None, *,
     if not 400 <= status < 600:
         return _fail(status, _describe_unexpected(status))
     try:
-        document = None if body is None else msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        document = None if body is None else codec.decode(body)
+    except ValueError:
         refused = _fail(status, f"The inference server answered {status} with a body that is not JSON.")
         refused.retry_after = retry_after
         return refused
-    envelope = _unwrap(document)
+    # Before anything is shortened: half a key is a secret too.
+    envelope = {name: redact(value, secret) for name, value in _unwrap(document).items()}
     message = (_text(envelope.get("message")) or _default_message(status))[:MAX_MESSAGE_CHARS]
     if status >= 500 and status not in UpstreamRefused.PASSED:
         return UpstreamRefused(
@@ -67,6 +71,11 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes | None, *,
         param=_word(envelope.get("param")),
         retry_after=retry_after,
     )
+
+
+def redact(value: Any, secret: str | None) -> Any:
+    """Return a text without the secret in it; anything but text is returned as it is."""
+    return value.replace(secret, "[redacted]") if secret and isinstance(value, str) else value
 
 
 def parse_retry_after(value: str | None, *, now: float) -> float | None:
@@ -111,12 +120,28 @@ def _default_type(status: int) -> str:
 
 
 def _unwrap(document: Any) -> dict[str, Any]:
+    """Return the members of the error: an object of its own, a bare text, a framework's list, or the whole body."""
     if not isinstance(document, dict):
         return {}
-    error = document.get("error", document.get("detail"))
-    if isinstance(error, dict):
-        return error
-    return {"message": error}
+    error = document.get("error") or document.get("detail")
+    if not error:
+        return document
+    if isinstance(error, list):
+        return _read_complaints(error)
+    return error if isinstance(error, dict) else {"message": error}
+
+
+def _read_complaints(complaints: list[Any]) -> dict[str, Any]:
+    """Return what a framework's check of the body found: each complaint has a place and a message."""
+    found = [one for one in complaints[:_MAX_COMPLAINTS] if isinstance(one, dict) and _text(one.get("msg"))]
+    paths = [_read_path(one.get("loc")) for one in found]
+    words = [f"{path}: {one['msg']}" if path else one["msg"] for path, one in zip(paths, found, strict=True)]
+    return {"message": "; ".join(words), "param": next(filter(None, paths), None)}
+
+
+def _read_path(place: Any) -> str:
+    steps = [step for step in place if step != "body"] if isinstance(place, list) else []
+    return ".".join(map(str, steps))
 
 
 def _choose_code(status: int, envelope: dict[str, Any], message: str) -> str:

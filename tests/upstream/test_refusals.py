@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.upstream.refusals import MAX_MESSAGE_CHARS, parse_retry_after, read_refusal
+from gateway.upstream.refusals import MAX_MESSAGE_CHARS, parse_retry_after, read_refusal, redact
 
 NOW = 1_800_000_000.0
 
@@ -131,6 +131,45 @@ def test_a_body_too_large_to_read_keeps_the_status():
 
 def test_bare_string_error():
     assert read(400, {"error": "no such thing"}).message == "no such thing"
+
+
+@pytest.mark.parametrize(
+    ("document", "message", "param"),
+    [
+        ({"message": "m", "type": "t", "param": "p"}, "m", "p"),
+        ({"message": "m", "error": None, "detail": []}, "m", None),
+        ({"detail": [{"loc": ["body", "input", 0, "role"], "msg": "Field required"}]}, "input.0.role: Field required",
+         "input.0.role"),
+        ({"detail": [{"msg": "a"}, {"loc": ["body"], "msg": "b"}, {"loc": "x", "msg": 5}, 5]}, "a; b", None),
+        ({"error": [{"loc": ["top_p"], "msg": "c"}] * 50}, "; ".join(["top_p: c"] * 8), "top_p"),
+        ({"error": {"message": "half \ud800"}}, "half \ud800", None),
+    ],
+)  # fmt: skip
+def test_other_spellings_keep_their_words(document, message, param):
+    refused = read(422, document)
+    assert (refused.status, refused.message, refused.param) == (422, message, param)
+
+
+def test_a_body_nested_too_deeply_is_not_followed():
+    refused = read(400, raw=b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+    assert (refused.status, refused.code) == (502, "upstream_error")
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 503])
+def test_the_gateways_own_key_is_never_repeated(status):
+    key = "sk-own-0123456789"
+    quoting = error("x" * (MAX_MESSAGE_CHARS - 5) + key, f"t-{key}", "p" * 120 + key, key)
+    refused = read_refusal(status, {}, json.dumps(quoting).encode(), now=NOW, secret=key)
+    for said in (refused.message, refused.code, refused.type, refused.param or ""):
+        assert "sk-own" not in said
+    assert read_refusal(400, {}, json.dumps({"detail": [{"msg": key}]}).encode(), now=NOW, secret=key).message == (
+        "[redacted]"
+    )
+
+
+@pytest.mark.parametrize(("value", "secret"), [("a key", None), ("a key", ""), (5, "5"), (None, "x")])
+def test_without_a_secret_or_a_text_nothing_is_redacted(value, secret):
+    assert redact(value, secret) == value
 
 
 def test_long_messages_are_cut():
