@@ -29,7 +29,7 @@ class RequestPolicy(Struct, frozen=True, kw_only=True):
         strict: unknown parameters are refused instead of forwarded.
         allow_fields: engine fields, normally the operator's own, that callers may set.
         remote_images: http(s) URLs of images and files are let through to the engine.
-        max_tools: most entries of `tools`.
+        max_tools: most entries of `tools`, those inside namespaces included.
         max_input_items: most items of `input`.
         max_depth: deepest nesting of the body.
     """

@@ -1,11 +1,15 @@
 """What a request's `tools` and `tool_choice` become for the engine."""
 
+import re
 from typing import Any
 
 from msgspec import Struct
 
 from gateway.protocol.carriage import Carriage, upstream_name
 from gateway.protocol.errors import InvalidRequest
+
+# What a header and a log line show of a caller's word.
+_NO_WORD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Toolset(Struct, frozen=True, kw_only=True):
@@ -15,7 +19,8 @@ class Toolset(Struct, frozen=True, kw_only=True):
         upstream: function tools to offer the engine.
         choice: `tool_choice` for the engine, None when no tools are offered.
         carriage: names of carried tools, for the way back.
-        unsupported: types of hosted tools that were left out.
+        unsupported: types of hosted tools that were left out, other characters than letters, digits, `-` and `_`
+            replaced by `_`.
         echo: the tools as the response object shows them.
     """
 
@@ -36,7 +41,7 @@ class _Offer:
         self._names: set[str] = set()
 
     def add(self, tool: Any, path: str, namespace: str | None = None) -> None:
-        if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
+        if not isinstance(tool, dict) or not isinstance(tool.get("type"), str) or not tool["type"]:
             raise InvalidRequest(f"'{path}' must be an object with a type.", code="invalid_type", param=path)
         kind = tool["type"]
         if kind == "namespace" and namespace is None:
@@ -44,7 +49,7 @@ class _Offer:
         elif kind in ("function", "custom"):
             self._add_function(tool, path, namespace)
         else:
-            self.unsupported[kind[:64]] = None
+            self.unsupported[_NO_WORD.sub("_", kind[:64])] = None
 
     def _add_namespace(self, tool: dict[str, Any], path: str) -> None:
         name, members = tool.get("name"), tool.get("tools")
@@ -79,9 +84,10 @@ def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int) -> To
         InvalidRequest: a malformed tool or choice, or a choice that requires a tool that is not offered.
     """
     given = tools or []
-    if len(given) > max_tools:
+    count = len(given) + sum(map(_count_members, given))
+    if count > max_tools:
         raise InvalidRequest(
-            f"'tools' has {len(given)} entries; at most {max_tools} are accepted.",
+            f"'tools' has {count} entries, those inside namespaces included; at most {max_tools} are accepted.",
             code="array_above_max_length",
             param="tools",
         )
@@ -96,6 +102,11 @@ def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int) -> To
         unsupported=tuple(offer.unsupported),
         echo=[_echo(tool) for tool in given],
     )
+
+
+def _count_members(tool: Any) -> int:
+    members = tool.get("tools") if isinstance(tool, dict) and tool.get("type") == "namespace" else None
+    return len(members) if isinstance(members, list) else 0
 
 
 def _choose(offer: _Offer, choice: Any) -> tuple[list[dict[str, Any]], Any]:

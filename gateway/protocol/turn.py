@@ -104,8 +104,9 @@ class Turn:
             ResourceLimitExceeded: as `ingest`.
         """
         if not isinstance(body, dict) or not isinstance(body.get("output"), list):
-            if isinstance(body, dict) and (body.get("status") in _FAILURES or body.get("error")):
-                raise _failure_of(body, "failed")
+            status = body.get("status") if isinstance(body, dict) else None
+            if status in _FAILURES or (isinstance(body, dict) and body.get("error")):
+                raise _failure_of(body, status if status in _FAILURES else "failed")
             raise UpstreamError("The upstream answered JSON that is not a response.", code="upstream_invalid_body")
         if body.get("status", "completed") in ("queued", "in_progress"):
             raise UpstreamError("The upstream answered a response that is not finished.", code="upstream_invalid_body")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.protocol import codec
 from gateway.protocol.items import Refusal
+from gateway.protocol.requests import CreateFields
 
 values = st.recursive(
     st.one_of(
@@ -48,6 +49,61 @@ def test_ordinary_text_is_not_escaped():
 def test_what_is_not_json_is_a_value_error(data):
     with pytest.raises(ValueError, match=r"."):
         codec.decode(data)
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"[[[[\\"[[":'])
+@pytest.mark.parametrize("inner", [b"1", b'"\\ud800"', b'"]]]]}}}}"', b'"\\"]]]]"'])
+def test_nesting_is_bounded_whatever_else_the_text_holds(opening, inner):
+    closing = b"]" if opening == b"[" else b"}"
+    for levels, fits in ((codec.MAX_DEPTH, True), (codec.MAX_DEPTH + 1, False)):
+        text = opening * levels + inner + closing * levels
+        if fits:
+            assert codec.encode(codec.decode(text))
+        else:
+            with pytest.raises(codec.TooDeepError, match="nested deeper than 256 levels"):
+                codec.decode(text)
+            assert codec.decode(text, max_depth=None)
+
+
+@given(st.recursive(st.text('[{]}"\\'), st.lists, max_leaves=30), st.integers(0, 4))
+def test_depth_is_what_the_lists_say(value, most):
+    depth, level = 0, [value]
+    while any(isinstance(one, list) for one in level):
+        depth, level = depth + 1, [member for one in level if isinstance(one, list) for member in one]
+    text = json.dumps(value).encode()
+    if depth > most:
+        with pytest.raises(codec.TooDeepError):
+            codec.decode(text, max_depth=most)
+    else:
+        assert codec.decode(text, max_depth=most) == value
+
+
+@pytest.mark.parametrize("text", [b"[" * 300, b'"' + b"[" * 300, b'"' + b'\\"' * 300 + b"{" * 300, b'"\\' + b"[" * 300])
+def test_what_breaks_off_is_not_json_however_many_brackets_it_has(text):
+    with pytest.raises(ValueError, match=r"."):
+        codec.decode(text)
+
+
+def test_only_utf8_is_json_a_byte_order_mark_is_passed_over():
+    assert codec.decode(b"\xef\xbb\xbf{}") == {}
+    for coding in ("utf-16", "utf-16-le", "utf-32"):
+        with pytest.raises(ValueError, match=r"."):
+            codec.decode('{"a":1}'.encode(coding))
+
+
+def test_half_a_surrogate_pair_in_a_name_is_no_fault_of_the_rest():
+    given = {"refusal": "\ud800", "\ud800": {"\udfff": 1}, "type": "refusal"}
+    assert codec.convert(given, Refusal) == Refusal(refusal="\ud800")
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"), [("temperature", "float"), ("stream", "bool"), ("tools", "array"), ("max_output_tokens", "int")]
+)
+def test_half_a_surrogate_pair_where_no_text_may_stand_is_named(field, kind):
+    with pytest.raises(msgspec.ValidationError, match=rf"Expected `{kind}.*\$\.{field}"):
+        codec.convert({field: "\ud800", "\ud800": 1, "model": "\ud800"}, CreateFields)
+    with pytest.raises(msgspec.ValidationError, match=r"\$\.truncation"):
+        codec.convert({"truncation": "\ud800"}, CreateFields)
 
 
 def test_numbers_next_to_escaped_surrogates_are_read_as_usual():

@@ -352,3 +352,19 @@ def test_what_is_echoed_is_completed():
 def test_zero_is_echoed_as_zero():
     response = respond(temperature=0, top_p=0)
     assert (response["temperature"], response["top_p"]) == (0, 0)
+
+
+# ---------------------------------------------------------------- half a surrogate pair
+
+
+@pytest.mark.parametrize("name", ["temperature", "truncation", "stream", "tools", "max_output_tokens", "metadata"])
+def test_half_a_surrogate_pair_in_place_of_a_value_is_refused_by_name(name):
+    assert refusal_of(**{name: "\ud800"}).param == name
+
+
+def test_half_a_surrogate_pair_passes_wherever_text_may_stand():
+    request = read(**{"input": "\ud800", "\udfff": 1, "metadata": {"\ud800": "\ud800"}, "user": "\ud800"})
+    assert request.items[0]["content"][0]["text"] == "\ud800"
+    assert request.extras == {"\udfff": 1}
+    assert (request.fields.metadata, request.fields.user) == ({"\ud800": "\ud800"}, "\ud800")
+    assert refusal_of(RequestPolicy(strict=True), **{"\udfff": 1}).param == "\udfff"

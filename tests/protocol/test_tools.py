@@ -11,6 +11,7 @@ G = {"type": "function", "name": "g"}
 SHELL = {"type": "custom", "name": "shell"}
 SEARCH = {"type": "web_search"}
 MAIL = {"type": "namespace", "name": "mail", "description": "Mail.", "tools": [{**G, "name": "get"}, SHELL]}
+NINE = {"type": "namespace", "name": "n", "tools": [{**F, "name": f"f{number}"} for number in range(9)]}
 ALL = [F, G, SHELL, SEARCH, MAIL]
 
 
@@ -99,7 +100,9 @@ def test_allowed_tools_can_be_required():
         ([{"type": "namespace", "name": "n", "tools": [5]}], None, "tools[0].tools[0]", "invalid_type", "an object"),
         ([F, F], None, "tools[1].name", "invalid_value", "repeats the tool name 'f'"),
         ([{**F, "name": "mail__get"}, MAIL], None, "tools[1].tools[0].name", "invalid_value", "repeats"),
-        ([F] * 11, None, "tools", "array_above_max_length", "11 entries; at most 10"),
+        ([F] * 11, None, "tools", "array_above_max_length", "11 entries, .*; at most 10"),
+        ([NINE, F], None, "tools", "array_above_max_length", "11 entries, those inside namespaces included; at most"),
+        ([{"type": "", "name": "f"}], None, "tools[0]", "invalid_type", "must be an object with a type"),
         ([SEARCH], "required", "tool_choice", "invalid_value", "no tool is offered"),
         ([], "required", "tool_choice", "invalid_value", "no tool is offered"),
         ([F], "sometimes", "tool_choice", "invalid_value", "must be"),
@@ -129,6 +132,14 @@ def test_a_namespace_inside_a_namespace_is_left_out():
     toolset = build([nested])
     assert [tool["name"] for tool in toolset.upstream] == ["outer__f"]
     assert toolset.unsupported == ("namespace",)
+
+
+def test_members_of_namespaces_count():
+    assert len(build([NINE]).upstream) == 9
+
+
+def test_unsupported_types_are_shown_as_a_header_can_hold_them():
+    assert build([{"type": "é"}, {"type": "a b\r\n\ud800"}]).unsupported == ("_", "a_b___")
 
 
 def test_long_names_are_not_repeated_at_length():

@@ -315,6 +315,34 @@ def test_what_a_breached_limit_cut_off_is_still_told():
     assert client.faults() == []
 
 
+@pytest.mark.parametrize(
+    ("body", "message", "code"),
+    [
+        ({"status": "failed", "error": {"message": "boom", "code": "oom"}}, "boom", "oom"),
+        ({"status": "failed", "error": {"message": "boom"}, "output": None}, "boom", "server_error"),
+        ({"status": "cancelled"}, "The upstream ended the response as cancelled.", "server_error"),
+        ({"error": {"message": "boom"}}, "boom", "server_error"),
+        ({"error": "boom"}, "boom", "server_error"),
+    ],
+)
+def test_a_failed_body_without_output_keeps_its_words(body, message, code):
+    client = Client()
+    with pytest.raises(UpstreamError) as failed:
+        client.turn.ingest_body(client.turn.open_round(), body)
+    assert (failed.value.message, failed.value.code) == (message, code)
+
+
+def test_a_nameless_call_of_a_body_is_the_upstreams_failure_unless_it_was_cut_short():
+    nameless = {"type": "function_call", "call_id": "c", "arguments": ""}
+    client = Client()
+    with pytest.raises(UpstreamError, match="without a name"):
+        client.turn.ingest_body(client.turn.open_round(), body_of([MESSAGE, nameless]))
+    client = Client()
+    client.hear(client.turn.ingest_body(client.turn.open_round(), body_of([MESSAGE, nameless], "incomplete")))
+    assert [item["type"] for item in client.finish().output] == ["message"]
+    assert client.faults() == []
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 def test_items_that_fit_before_a_breach_are_still_told(streamed):
     """Whether they come in a final snapshot or in a body: numbers stay without a gap."""
