@@ -3,6 +3,7 @@
 Any `extra={"name": value}` of a log call becomes a field of the line. Bodies and headers never do.
 """
 
+import json
 import logging
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -37,7 +38,11 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line[names.FIELD_EXCEPTION] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except (UnicodeEncodeError, OverflowError):
+            # Callers' and engines' words may hold half a surrogate pair, which only an escape can show.
+            return json.dumps(line, default=str)
 
 
 class ConsoleFormatter(logging.Formatter):
@@ -50,7 +55,7 @@ class ConsoleFormatter(logging.Formatter):
         line += "".join(f" {name}={value}" for name, value in _fields(record))
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
-        return line
+        return line.encode("utf-8", "backslashreplace").decode()
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:

@@ -89,9 +89,10 @@ def respond_with_error(_: Request[Any, Any, Any], error: Exception) -> Response[
 
 
 def _core(error: GatewayError) -> dict[str, Any]:
-    # A caller's own id may be quoted, and JSON escapes let it hold half a surrogate pair, which UTF-8 cannot.
-    message = error.message.encode("utf-8", "replace").decode()
-    return {"message": message, "type": error.type, "param": error.param, "code": error.code}
+    # A caller's and an engine's own words may be quoted, and JSON escapes let them hold half a surrogate pair, which
+    # UTF-8 cannot.
+    words = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+    return {name: word and word.encode("utf-8", "replace").decode() for name, word in words.items()}
 
 
 def _from_framework(error: HTTPException) -> GatewayError:

@@ -1,5 +1,6 @@
 import contextvars
 import io
+import json
 import logging
 import sys
 
@@ -63,6 +64,16 @@ def test_json_stays_one_line_whatever_is_logged():
     line = JsonFormatter().format(record("two\nlines", odd=object()))
     assert "\n" not in line
     assert msgspec.json.decode(line)["message"] == "two\nlines"
+
+
+def test_words_that_utf8_cannot_carry_are_logged_escaped():
+    made = record("half \ud800", parameter="\udfff", number=1 << 70, odd=object)
+    line = JsonFormatter().format(made)
+    assert line.isascii()
+    assert (json.loads(line)["parameter"], json.loads(line)["number"]) == ("\udfff", 1 << 70)
+    shown = ConsoleFormatter().format(made)
+    assert shown.encode()
+    assert r"half \ud800 parameter=\udfff" in shown
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), ConsoleFormatter()])

@@ -41,6 +41,12 @@ def test_envelope_names_everything():
     }
 
 
+def test_half_a_surrogate_pair_in_any_word_is_replaced():
+    half = "a\ud800"
+    answer = http_error(UpstreamRefused(half, upstream_status=400, code=half, type=half, param=half))
+    assert msgspec.json.decode(answer.body)["error"] == dict.fromkeys(("message", "type", "param", "code"), "a?")
+
+
 def test_details_are_members_of_the_error_object():
     error = error_body(ResourceLimitExceeded("max_retained_bytes", 4096))["error"]
     assert (error["resource"], error["limit"], error["param"]) == ("max_retained_bytes", 4096, None)
