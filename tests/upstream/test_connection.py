@@ -95,6 +95,22 @@ async def test_an_early_answer_ends_an_upload_that_the_server_does_not_take(raw_
     assert not connection.is_reusable
 
 
+async def test_the_end_of_a_request_that_was_left_out_is_never_made_up_for(raw_server, open_pool, answer):
+    async def serve(server, reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.1)
+        writer.write(answer("200 OK", b"ok"))
+        while await reader.read(1 << 20):
+            pass
+
+    connection = await open_pool((await raw_server(serve)).url).acquire()
+    assert await ask(connection, b"z" * 64_000_000) == 200
+    assert await read_all(connection) == b"ok"
+    await until(lambda: connection._transport.get_write_buffer_size() == 0)
+    assert connection.is_open
+    assert not connection.is_reusable
+
+
 async def test_an_early_answer_to_a_request_whose_end_still_waits(raw_server, open_pool, answer):
     async def serve(server, reader, writer):
         reader._transport.pause_reading()

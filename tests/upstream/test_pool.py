@@ -266,6 +266,8 @@ async def test_closing_ends_every_call(mute_server, open_pool):
     with pytest.raises(UpstreamUnavailable, match="closed"):
         await pool.acquire()
     assert room(pool) == 2
+    await asyncio.sleep(0.02)
+    assert mute_server.connections == 1
 
 
 async def test_closing_ends_those_who_wait_for_room(ok_server, open_pool):
