@@ -63,8 +63,9 @@ class HealthMonitor:
         if self._automatic and not healthy:
             # Another kind of server may come back at the same address.
             self._recognised = False
-        if healthy != self._health.healthy:
-            _log.info("upstream %s is %s: %s", self._name, "healthy" if healthy else "not healthy", detail)
+        if healthy != self._health.healthy or not self._health.checked_at:
+            level, word = (logging.INFO, "healthy") if healthy else (logging.WARNING, "not healthy")
+            _log.log(level, "upstream %s is %s: %s", self._name, word, detail)
         self._health = UpstreamHealth(
             healthy=healthy, detail=detail, checked_at=self._now(), dialect=self._dialect.name
         )
