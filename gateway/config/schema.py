@@ -60,10 +60,11 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         64 * KIB
     )
     header_timeout_seconds: Annotated[
-        Duration, doc("A request head that takes longer to arrive is refused with 408.")
+        Duration,
+        doc("A request head that takes longer to arrive is refused with 408; a new connection must begin one in time."),
     ] = 10.0
     idle_connection_seconds: Annotated[
-        Duration, doc("A connection without a request for so long is closed; proxies in front must give up earlier.")
+        Duration, doc("A connection that is idle for so long after an answer is closed; proxies must give up earlier.")
     ] = 75.0
     commit_after_seconds: Annotated[
         DurationOrZero,

@@ -16,7 +16,7 @@ from gateway.transport.connection import SURPLUS_EXTENSION, RequestTimeout, Stal
 from gateway.transport.wire_errors import http_error
 
 # Connections above the limit whose request is read, so that a probe of /livez finds a process that lives.
-_SPARE_CONNECTIONS = 16
+_SPARE_CONNECTIONS = 256
 
 
 class InvalidHttp(InvalidRequest):
@@ -76,8 +76,7 @@ class ConnectionProtocol(HttpToolsProtocol):
             self._refuse(Unavailable("Far more client connections are open than [server] max_connections allows."))
             return
         self.timeout_keep_alive = self._settings.idle_connection_seconds  # type: ignore[assignment]
-        patience = self._settings.header_timeout_seconds if self._surplus else self.timeout_keep_alive
-        self._set_timer(patience, self.timeout_keep_alive_handler)
+        self._set_timer(self._settings.header_timeout_seconds, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the handler that its client is gone."""
