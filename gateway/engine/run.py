@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gateway.engine.commit import Committer
 from gateway.engine.delivery import Delivery
+from gateway.engine.failures import log_failure
 from gateway.engine.outbox import Outbox
 from gateway.engine.routing import Route
 from gateway.ports import Clock, UpstreamCall, UpstreamExchange
@@ -370,6 +371,8 @@ class Run:
             self._metrics.stream_event_bytes.observe(self._outbox.largest)
         if isinstance(error, ResourceLimitExceeded):
             self._metrics.limit_breaches_total.labels(resource=error.resource).inc()
+        if isinstance(error, GatewayError):
+            log_failure(error)
 
     def _expect_delivery(self) -> Delivery:
         assert self._delivery is not None

@@ -1,0 +1,24 @@
+"""What the log says of a response that failed."""
+
+import logging
+
+from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, Unavailable, UpstreamRefused
+from gateway.telemetry import names
+
+_logger = logging.getLogger(names.LOGGER_ENGINE)
+
+
+def log_failure(error: GatewayError) -> None:
+    """Say why a response failed, under the ids of the request at hand.
+
+    What the caller can mend, and what the gateway puts off on purpose, is no warning.
+    """
+    fields: dict[str, str | int] = {names.FIELD_CODE: error.code}
+    if isinstance(error, UpstreamRefused):
+        fields[names.FIELD_UPSTREAM_STATUS] = error.upstream_status
+    elif isinstance(error, ResourceLimitExceeded):
+        fields[names.FIELD_RESOURCE] = error.resource
+    # A refusal may quote the caller's words; the other messages are ours, or the engine's about itself.
+    reason = "refused by the inference server" if isinstance(error, UpstreamRefused) else error.message
+    expected = error.status < 500 or isinstance(error, Unavailable)
+    _logger.log(logging.INFO if expected else logging.WARNING, "response failed: %s", reason, extra=fields)
