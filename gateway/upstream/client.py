@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway import __version__
 from gateway.ports import Dialect, UpstreamCall, UpstreamExchange, UpstreamHealth
-from gateway.protocol.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
+from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.upstream.connection import Connection, write_head
 from gateway.upstream.control import ControlClient
 from gateway.upstream.exchange import HttpExchange
@@ -20,7 +20,6 @@ from gateway.upstream.tasks import end_task
 
 _CONTROL_CONNECTIONS = 4
 _TARGET = "/v1/responses"
-_REDACTED = "***"
 # The client frames the message and names the host itself; a forwarded copy could contradict it.
 _FRAMING_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect", "upgrade"}
@@ -64,7 +63,7 @@ class HttpUpstream:
         self._monitor = HealthMonitor(
             self._control, dialect=settings.dialect, interval=settings.health_interval, now=now, name=name
         )
-        self._models = ModelList(self._control, fresh_seconds=settings.models_cache, now=now)
+        self._models = ModelList(self._control, fresh_seconds=settings.models_cache, now=now, secret=settings.api_key)
 
     @property
     def dialect(self) -> Dialect:
@@ -103,10 +102,7 @@ class HttpUpstream:
         Raises:
             UpstreamError: as `open`.
         """
-        try:
-            return await self._models.get()
-        except UpstreamRefused as refused:
-            raise self._redact(refused) from None
+        return await self._models.get()
 
     async def open(self, call: UpstreamCall) -> UpstreamExchange:
         """Send the call and return once the server answered 200.
@@ -138,7 +134,7 @@ class HttpUpstream:
             if status == 200:
                 raise UpstreamError("The inference server compressed its answer although that was declined.")
             body = await exchange.read_whole(MAX_ERROR_BODY_BYTES)
-            raise self._redact(read_refusal(status, headers, body, now=self._now()))
+            raise read_refusal(status, headers, body, now=self._now(), secret=settings.api_key)
         finally:
             await exchange.close()
 
@@ -167,22 +163,6 @@ class HttpUpstream:
                 "Content-Length": str(len(call.body)),
             },
         )
-
-    def _redact(self, refused: UpstreamRefused) -> UpstreamRefused:
-        """Return the refusal without the gateway's own key, which a server may quote."""
-        key = self._settings.api_key
-        if not key:
-            return refused
-        redacted = UpstreamRefused(
-            refused.message.replace(key, _REDACTED),
-            upstream_status=refused.upstream_status,
-            code=refused.code.replace(key, _REDACTED),
-            type=refused.type.replace(key, _REDACTED),
-            param=refused.param and refused.param.replace(key, _REDACTED),
-            retry_after=refused.retry_after,
-        )
-        redacted.status = refused.status
-        return redacted
 
     def _open_pool(self, connections: int) -> ConnectionPool:
         settings = self._settings

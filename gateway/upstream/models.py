@@ -17,12 +17,16 @@ class ModelList:
         control: where to ask.
         fresh_seconds: how long an answer is used again; a failure never is.
         now: Unix seconds.
+        secret: the gateway's own key, kept out of the server's refusals.
     """
 
-    def __init__(self, control: ControlClient, *, fresh_seconds: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self, control: ControlClient, *, fresh_seconds: float, now: Callable[[], float], secret: str | None
+    ) -> None:
         self._control = control
         self._fresh_seconds = fresh_seconds
         self._now = now
+        self._secret = secret
         self._models: list[dict[str, Any]] = []
         self._fresh_until = 0.0
         self._flight: asyncio.Task[None] | None = None
@@ -53,7 +57,7 @@ class ModelList:
     async def _fetch(self) -> None:
         reply = await self._control.get("/v1/models")
         if reply.status != 200:
-            raise read_refusal(reply.status, reply.headers, reply.body, now=self._now())
+            raise read_refusal(reply.status, reply.headers, reply.body, now=self._now(), secret=self._secret)
         models = reply.document().get("data")
         if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
             raise UpstreamError("The inference server's model list is not a list of models.")
