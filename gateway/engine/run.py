@@ -272,9 +272,9 @@ class Run:
 
     async def _open(self, call: UpstreamCall) -> UpstreamExchange:
         began = time.perf_counter()
-        status = "200"
+        status = "cancelled"
         try:
-            return await self._plan.route.upstream.open(call)
+            exchange = await self._plan.route.upstream.open(call)
         except UpstreamRefused as error:
             status = str(error.upstream_status)
             raise
@@ -284,6 +284,9 @@ class Run:
         except UpstreamError:
             status = "unavailable"
             raise
+        else:
+            status = "200"
+            return exchange
         finally:
             self._metrics.upstream_requests_total.labels(status=status).inc()
             self._metrics.upstream_ttfb_seconds.observe(time.perf_counter() - began)

@@ -72,7 +72,7 @@ TTFT_SECONDS = Metric(
 UPSTREAM_REQUESTS = Metric(
     "gateway_upstream_requests_total",
     "counter",
-    "Inference calls, by HTTP status or `unavailable`, `timeout`.",
+    "Inference calls, by HTTP status or `unavailable`, `timeout`, `cancelled`.",
     ("status",),
 )
 UPSTREAM_TTFB_SECONDS = Metric(

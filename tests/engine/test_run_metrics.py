@@ -25,6 +25,16 @@ async def test_what_a_stream_counts():
     assert (bench.sample("delivery_queue_batches"), bench.sample("delivery_queue_bytes")) == (0, 0)
 
 
+async def test_a_call_left_before_its_status_is_not_counted_as_accepted():
+    bench = Bench()
+    waiting = asyncio.create_task(bench.answer(Reply(accept=asyncio.Event())))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert bench.sample("upstream_requests_total", status="cancelled") == 1
+
+
 async def test_what_a_json_answer_counts():
     bench = Bench()
     await bench.answer(whole(SPOKEN))
