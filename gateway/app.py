@@ -94,7 +94,7 @@ class Gateway:
         policy = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
         if policy.accepts_any_host:
             _logger.warning("any Host header is accepted; name the hosts of %s in [server] allowed_hosts", server.host)
-        self.public: ASGIApp = Edge(
+        self.public = Edge(
             _build_litestar(parts),
             policy=policy,
             metrics=parts.metrics,

@@ -56,10 +56,12 @@ class _Server(uvicorn.Server):
     Args:
         app: what is served.
         settings: bounds of connections, and their grace.
+        note_refusal: told of every answer to what is no request, as `ConnectionProtocol` tells it.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerConfig) -> None:
-        super().__init__(_uvicorn_config(app, settings))
+    def __init__(self, app: ASGIApp, settings: ServerConfig, note_refusal: Callable[[int], str] | None = None) -> None:
+        build = partial(ConnectionProtocol, settings=settings, note_refusal=note_refusal)
+        super().__init__(_uvicorn_config(app, build))
         self._grace_seconds = settings.close_grace_seconds
         self._close_at: float | None = None
 
@@ -112,7 +114,7 @@ class GatewayServer(_Server):
     """
 
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
-        super().__init__(gateway.public, gateway.parts.config.server)
+        super().__init__(gateway.public, gateway.parts.config.server, gateway.public.note_refusal)
         self.forced = False
         self._gateway = gateway
         self._announce = announce
@@ -272,10 +274,10 @@ async def _wait_for_upstream(
         await asyncio.sleep(min(_WAIT_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def _uvicorn_config(app: ASGIApp, settings: ServerConfig) -> uvicorn.Config:
+def _uvicorn_config(app: ASGIApp, build_protocol: Callable[..., ConnectionProtocol]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=partial(ConnectionProtocol, settings=settings),  # type: ignore[arg-type]  # uvicorn only calls it
+        http=build_protocol,  # type: ignore[arg-type]  # uvicorn only calls it
         loop="auto",
         ws="none",
         ws_per_message_deflate=False,

@@ -131,6 +131,15 @@ class Edge:
                 status = _CLIENT_LEFT if state.get(STATE_CLIENT_LEFT) else answer.status or _CLIENT_LEFT
                 self._record(scope, status, self._clock.monotonic() - started, span)
 
+    def note_refusal(self, status: int) -> str:
+        """Count and log an answer to what never became a request; returns the id of that answer."""
+        request_id = self._request_id(None)
+        token = request_id_var.set(request_id)
+        self._metrics.requests_total.labels(_OTHER, _OTHER, status).inc()
+        log_access(_OTHER, "", status, 0.0)
+        request_id_var.reset(token)
+        return request_id
+
     def _request_id(self, sent: bytes | None) -> str:
         if sent is not None and _REQUEST_ID.match(sent):
             return sent.decode()

@@ -1,6 +1,7 @@
 """One client connection: uvicorn's HTTP within bounds, and with the gateway's words for what is not HTTP."""
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
@@ -44,6 +45,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         app_state: copied into the scope of each request.
         _loop: the event loop; uvicorn passes it under this name.
         settings: bounds of heads, connections and sends.
+        note_refusal: told the status of each answer to what never became a request; returns the answer's id.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class ConnectionProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         settings: ServerConfig,
+        note_refusal: Callable[[int], str] | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._settings = settings
+        self._note_refusal = note_refusal
         self._stall: StallWatch
         self._surplus = False
         self._deaf = False
@@ -214,6 +218,8 @@ class ConnectionProtocol(HttpToolsProtocol):
     def _refuse(self, error: GatewayError) -> None:
         answer = http_error(error)
         headers = [*self.server_state.default_headers, *answer.headers, (b"connection", b"close")]
+        if self._note_refusal is not None:
+            headers.append((b"x-request-id", self._note_refusal(answer.status).encode()))
         lines = [name + b": " + value for name, value in headers]
         self.transport.write(STATUS_LINE[answer.status] + b"\r\n".join([*lines, b"", answer.body]))
         # A client that still sends would see its connection reset instead of the answer, so it is heard out.
@@ -233,6 +239,6 @@ class ConnectionProtocol(HttpToolsProtocol):
         limit = self._settings.max_header_bytes
         return HeadTooLarge(f"The request head is larger than {limit} bytes ([server] max_header_bytes).")
 
-    def _set_timer(self, seconds: float, act: Any) -> None:
+    def _set_timer(self, seconds: float, act: Callable[[], None]) -> None:
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(seconds, act)

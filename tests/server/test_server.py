@@ -259,6 +259,7 @@ async def test_what_is_not_http_is_told_so(launch):
     answer = await reader.read()
     writer.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"x-request-id: req_" in answer
     assert msgspec.json.decode(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
 
 

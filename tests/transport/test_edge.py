@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gateway.protocol.ids import UuidIds, is_minted
-from gateway.telemetry.logs import response_id_var
+from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 from gateway.transport.auth import HostPolicy
@@ -127,6 +127,15 @@ async def test_a_handler_the_server_cancels_ends_without_a_word(harness):
     serving.cancel()
     await serving
     assert harness.counted(route="other", method="GET", status="499") == 1
+
+
+async def test_what_never_became_a_request_is_counted_and_logged_under_an_id(harness, caplog):
+    with caplog.at_level(logging.INFO, "gateway.access"):
+        minted = harness.wrap().note_refusal(431)
+    assert is_minted(minted)
+    assert request_id_var.get() is None
+    assert harness.counted(route="other", method="other", status="431") == 1
+    assert caplog.records[0].status == 431
 
 
 async def test_metrics_use_the_route_template(harness, call):
