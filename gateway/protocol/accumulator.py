@@ -319,7 +319,7 @@ class Accumulator:
         return slot.open_part(kind, index)
 
     def _hear(self, slot: Slot, part: Part, delta: str) -> None:
-        if part.opening is not None or part.half or "\ud800" <= delta[-1:] <= "\udbff":
+        if part.opening is not None or part.half or delta[-1:] >= "\ud800":
             delta = part.hear(delta)
         self._push(slot, part, delta)
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from conformance.verdict import judge_response
-from engine.doubles import LONG, Bench, settle, streamed, text_of, types, whole
+from engine.doubles import LONG, Bench, Reply, settle, streamed, text_of, types, whole
 from harness.engine import Answer, call, message, reasoning, says
 
 from gateway.protocol.errors import (
@@ -269,6 +269,28 @@ async def test_a_stored_response_reads_as_it_was_answered(bench, text):
     assert read == answer
     assert text_of(read) == read["instructions"] == text
     assert judge_response(read) == []
+
+
+async def test_half_a_surrogate_pair_anywhere_is_kept_and_read_back(bench):
+    half = "a\ud800"
+    part = {"type": "output_text", "text": half, "annotations": [{"note": half}], "logprobs": [{"token": half}]}
+    items = [
+        {"type": half, half: half},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": half}], "encrypted_content": half},
+        {"type": "function_call", "call_id": half, "name": half, "arguments": half},
+        {"type": "message", "phase": half, "content": [part, {"type": half}]},
+    ]
+    body = {"status": "incomplete", "incomplete_details": {"reason": half}, "output": items}
+    fields = {
+        "metadata": {half: half},
+        "reasoning": {"effort": half},
+        "tools": [{"type": "function", "name": half, "description": half}, {"type": half}],
+        half: half,
+    }
+    answer = await bench.answer(Reply([json.dumps(body).encode()], event_stream=False), **fields)
+    assert json.loads(await bench.engine.retrieve("local", answer["id"])) == answer
+    assert [item["type"] for item in answer["output"]] == [half, "reasoning", "function_call", "message"]
+    assert bench.upstream.bodies[0][half] == half
 
 
 @pytest.mark.parametrize("principal", ["local", "mallory"])
