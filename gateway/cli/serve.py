@@ -36,8 +36,8 @@ def command(
 ) -> None:
     """Serve the Responses API until SIGTERM or SIGINT.
 
-    Logs go to stderr. The first signal lets running responses finish, a second one cuts them off. Exit codes: 0 after
-    an orderly end, 1 when the start failed or work was cut off by a second signal, 2 for an unusable configuration.
+    Logs go to stderr. The first signal lets running responses finish, a second one ends them as failed. Exit codes: 0
+    after an orderly end, 1 when the start failed or a second signal cut work off, 2 for an unusable configuration.
     """
     flags = {"server.host": host, "server.port": port, "upstream.url": upstream, "storage.url": database}
     loaded = load_or_exit(config, (*overrides, *_as_overrides(flags)))
