@@ -31,18 +31,21 @@ class Carried(Struct, frozen=True):
 class Carriage:
     """The mapping of one request; history and answers go through the same one."""
 
-    __slots__ = ("_by_upstream",)
+    __slots__ = ("_by_name", "_by_upstream")
 
     def __init__(self) -> None:
         self._by_upstream: dict[str, Carried] = {}
+        # Members of namespaces by their own name, None where two namespaces have one of that name.
+        self._by_name: dict[str, Carried | None] = {}
 
     def declare(self, tool: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
         """Return the function tool that carries a function or custom tool, and remember it."""
         name = str(tool["name"])
         custom = tool.get("type") == "custom"
         upstream = upstream_name(name, namespace)
-        if custom or namespace is not None:
-            self._by_upstream[upstream] = Carried(name, namespace, custom)
+        carried = self._by_upstream[upstream] = Carried(name, namespace, custom)
+        if namespace is not None:
+            self._by_name[name] = None if name in self._by_name else carried
         if not custom:
             return tool if namespace is None else {**tool, "name": upstream}
         return {
@@ -58,8 +61,12 @@ class Carriage:
         }
 
     def resolve(self, upstream: str) -> Carried:
-        """Return what an engine's function name stands for; an undeclared one stands for itself."""
-        return self._by_upstream.get(upstream) or Carried(upstream, None, custom=False)
+        """Return what an engine's function name stands for; an undeclared one stands for itself.
+
+        Models sometimes call a namespace's tool by its bare name; that is understood where it can mean one tool only.
+        """
+        found = self._by_upstream.get(upstream) or self._by_name.get(upstream)
+        return found or Carried(upstream, None, custom=False)
 
 
 def upstream_name(name: str, namespace: str | None) -> str:

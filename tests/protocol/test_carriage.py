@@ -132,3 +132,20 @@ def test_anything_but_the_agreed_object_is_the_input_itself(arguments, text):
 
 def test_input_with_escaped_surrogates_is_read():
     assert unwrap_input(json.dumps({"input": "\udfff"})) == "\udfff"
+
+
+def test_a_bare_name_means_the_only_namespace_tool_of_that_name():
+    carriage = Carriage()
+    carriage.declare({"type": "function", "name": "read"}, "files")
+    carriage.declare({"type": "function", "name": "list"}, "files")
+    carriage.declare({"type": "function", "name": "list"}, "mail")
+    carriage.declare({"type": "function", "name": "send"}, "mail")
+    carriage.declare({"type": "function", "name": "send"})
+    found = {name: carriage.resolve(name) for name in ("read", "list", "send", "mail__send", "other")}
+    assert {name: (one.namespace, one.name) for name, one in found.items()} == {
+        "read": ("files", "read"),
+        "list": (None, "list"),
+        "send": (None, "send"),
+        "mail__send": ("mail", "send"),
+        "other": (None, "other"),
+    }
