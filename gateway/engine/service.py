@@ -216,8 +216,6 @@ class Engine:
         self._cutting_off = True
         for run in self._runs:
             run.cut_off(_shutting_down())
-        if self._runs:
-            _logger.warning("running responses are cut off", extra={"responses": len(self._runs)})
         return len(self._runs)
 
     # ------------------------------------------------------------ inside

@@ -19,8 +19,7 @@ class Toolset(Struct, frozen=True, kw_only=True):
         upstream: function tools to offer the engine.
         choice: `tool_choice` for the engine, None when no tools are offered.
         carriage: names of carried tools, for the way back.
-        unsupported: types of hosted tools that were left out, other characters than letters, digits, `-` and `_`
-            replaced by `_`.
+        unsupported: types of hosted tools that were left out, in letters, digits, `-` and `_`.
         echo: the tools as the response object shows them.
     """
 
@@ -49,7 +48,7 @@ class _Offer:
         elif kind in ("function", "custom"):
             self._add_function(tool, path, namespace)
         else:
-            self.unsupported[_NO_WORD.sub("_", kind[:64])] = None
+            self.unsupported[_NO_WORD.sub("", kind[:64]) or "unnamed"] = None
 
     def _add_namespace(self, tool: dict[str, Any], path: str) -> None:
         name, members = tool.get("name"), tool.get("tools")

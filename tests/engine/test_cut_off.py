@@ -38,7 +38,7 @@ async def test_a_stream_that_has_begun_ends_as_failed(caplog):
     assert (reply.closed, reply.retired) == (1, 0)
     assert await bench.stored(response["id"]) is None
     assert bench.sample("responses_total", transport="sse", status="failed") == 1
-    assert [(record.levelno, record.responses) for record in caplog.records] == [(logging.WARNING, 1)]
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 @pytest.mark.parametrize("form", ["stream", "json"])

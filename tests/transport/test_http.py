@@ -145,7 +145,7 @@ async def test_no_tool_left_out_no_header():
     [
         ("x\r\nset-cookie: a=1", "xset-cookiea1"),
         ("a, b", "ab"),
-        ("é😀\0\x7f\ud83d", ""),
+        ("é😀\0\x7f\ud83d", "unnamed"),
         ("x" * 500, "x" * 64),
     ],
     ids=["header injection", "list separator", "beyond ASCII", "long"],
