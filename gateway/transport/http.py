@@ -23,6 +23,8 @@ RawHeaders = list[tuple[bytes, bytes]]
 # How much of a body that is too large is read and thrown away, in limits, so that its sender gets to read the answer.
 _DISCARD_FACTOR = 4
 
+_MAX_NAMED_TOOLS = 16
+
 
 class ResponsesEndpoint:
     """The ASGI handler of the hot path.
@@ -141,6 +143,4 @@ def _extra_headers(plan: Plan) -> RawHeaders:
     unsupported = plan.request.toolset.unsupported
     if not unsupported:
         return []
-    # Tool types are the caller's words: only what a header may carry is repeated.
-    names = ", ".join("".join(char for char in name if char.isalnum() or char in "_-") for name in unsupported[:16])
-    return [(b"x-gateway-unsupported-tools", names.encode("ascii", "ignore"))]
+    return [(b"x-gateway-unsupported-tools", ", ".join(unsupported[:_MAX_NAMED_TOOLS]).encode("ascii"))]

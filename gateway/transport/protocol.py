@@ -66,6 +66,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._deaf = False
         self._in_head = False
         self._head_timed = False
+        # Bytes since the parser last made anything of them: the length of a head, a trailer or a chunk's extension.
         self._unyielding = 0
 
     # ------------------------------------------------------------ the connection
@@ -135,7 +136,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         if self._answering:
             raise InvalidHttp("The next request came before the answer to this one.")
         super().on_message_begin()
-        self._in_head, self._head_timed, self._unyielding = True, False, 0
+        self._in_head, self._head_timed = True, False
         if self._surplus:
             extensions: dict[str, Any] = {SURPLUS_EXTENSION: True}
             self.scope["extensions"] = extensions
@@ -171,6 +172,7 @@ class ConnectionProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """End the body; a head with an upgrade that is ignored has none yet."""
         if not self._in_head:
+            self._unyielding = 0
             super().on_message_complete()
 
     # ------------------------------------------------------------ inside

@@ -32,13 +32,23 @@ async def test_a_head_within_the_limit_is_taken(serve, cut):
     [
         [large(1000)],
         [large(1000)[:500], large(1000)[500:]],
+        [large(2000)[:1500]],
         [b"GET /echo HTTP/1.1\r\nX-A: ", *[b"a" * 600] * 4],
         [b"GET /", *[b"a" * 600] * 4],
         [b"GET /echo HTTP/1.1\r\n", *[b"X: %b\r\n" % (b"a" * 90)] * 30],
         [b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-A: ", *[b"a" * 600] * 4],
         [b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;x=", *[b"a" * 600] * 4],
     ],
-    ids=["whole", "in two", "endless header", "endless URL", "endless headers", "endless trailer", "endless extension"],
+    ids=[
+        "whole",
+        "in two",
+        "begun",
+        "endless header",
+        "endless URL",
+        "endless headers",
+        "endless trailer",
+        "endless extension",
+    ],
 )
 async def test_a_head_above_the_limit_is_refused_with_its_key(serve, sent):
     site = await serve(max_header_bytes=1000)
