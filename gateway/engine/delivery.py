@@ -1,10 +1,12 @@
 """The one queue between the engine and a client: bounded by batches and bytes, with numbers one can read.
 
 One producer, one consumer. A full queue makes the producer wait, which stops the reading from the upstream. An empty
-queue always admits one batch, so a batch above the byte bound cannot deadlock.
+queue always admits one batch, so a batch above the byte bound cannot deadlock. While nothing waits and the client keeps
+up, a batch goes straight to the connection, without waking the consumer for it.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -42,13 +44,13 @@ class Delivery:
     Args:
         max_batches: more waiting batches make `put` wait.
         max_bytes: more waiting bytes make `put` wait.
-        metrics: the gauges over all queues.
+        metrics: holds the load over all queues.
     """
 
     def __init__(self, max_batches: int, max_bytes: int, metrics: Metrics) -> None:
         self._max_batches = max_batches
         self._max_bytes = max_bytes
-        self._metrics = metrics
+        self._load = metrics.delivery_load
         self._batches: list[list[EncodedEvent]] = []
         self._bytes = 0
         self._high_batches = 0
@@ -57,6 +59,10 @@ class Delivery:
         self._finished = False
         self._abandoned = False
         self._error: GatewayError | None = None
+        self._write: Callable[[list[EncodedEvent]], bool] | None = None
+        self._quiet_since = 0.0
+        self._silent = False
+        self._silence: asyncio.TimerHandle | None = None
         self._consumer: asyncio.Future[None] | None = None
         self._producer: asyncio.Future[None] | None = None
 
@@ -82,12 +88,15 @@ class Delivery:
 
     # ------------------------------------------------------------ the producer's side
 
-    async def put(self, batch: list[EncodedEvent]) -> None:
-        """Queue a batch; waits while the queue is full. What is put after the client has gone is dropped.
+    async def put(self, batch: list[EncodedEvent], *, last: bool = False) -> None:
+        """Hand over a batch; waits while the queue is full. What is put after the client has gone is dropped.
 
-        A producer that is cancelled while it waits leaves its batch behind all the same: what may follow it is a
+        The last batch always goes through the queue, so that the consumer can end the stream together with it. A
+        producer that is cancelled while it waits leaves its batch behind all the same: what may follow it is a
         failure, and no event before that may be missing.
         """
+        if not last and self._write_through(batch):
+            return
         size = sum(len(event.data) for event in batch)
         try:
             while self._batches and (len(self._batches) >= self._max_batches or self._bytes + size > self._max_bytes):
@@ -105,8 +114,8 @@ class Delivery:
         self._bytes += size
         self._high_batches = max(self._high_batches, len(self._batches))
         self._high_bytes = max(self._high_bytes, self._bytes)
-        self._metrics.delivery_queue_batches.inc()
-        self._metrics.delivery_queue_bytes.inc(size)
+        self._load.batches += 1
+        self._load.bytes += size
         if self._released:
             self._wake_consumer()
 
@@ -121,6 +130,7 @@ class Delivery:
         if not self._finished:
             self._finished = True
             self._error = None if self._released else error
+            self._stop_looking()
             self._wake_consumer()
 
     # ------------------------------------------------------------ the consumer's side
@@ -141,27 +151,58 @@ class Delivery:
                 if self._error is not None:
                     raise self._error
                 return []
-            waiter = self._consumer = loop.create_future()
-            timer = loop.call_later(timeout, _wake, waiter) if self._released else None
+            self._consumer = loop.create_future()
+            self._quiet_since = loop.time()
+            if self._released and self._silence is None:
+                self._silence = loop.call_later(timeout, self._look, timeout)
             try:
-                await waiter
+                await self._consumer
             finally:
                 self._consumer = None
-                if timer is not None:
-                    timer.cancel()
-            if timer is not None and not self._batches and not self._finished and not self._abandoned:
+            if self._silent:
+                self._silent = False
                 return None
+
+    def attach(self, write: Callable[[list[EncodedEvent]], bool]) -> None:
+        """Let batches go straight to the connection while the consumer waits in `take`.
+
+        Args:
+            write: sends a batch at once, or returns False, having sent nothing, when the client must catch up first.
+        """
+        self._write = write
 
     def abandon(self) -> None:
         """Say that the client has gone: what waits is dropped and the producer never waits again."""
         self._abandoned = True
+        self._stop_looking()
         self._drain()
         self._wake_consumer()
 
+    def _write_through(self, batch: list[EncodedEvent]) -> bool:
+        if self._write is None or self._consumer is None or self._batches or self._abandoned:
+            return False
+        self._quiet_since = asyncio.get_running_loop().time()
+        return self._write(batch)
+
+    def _look(self, timeout: float) -> None:
+        """Wake the consumer after a silence; one timer looks at the notes, so that batches cost none."""
+        loop = asyncio.get_running_loop()
+        left = self._quiet_since + timeout - loop.time()
+        if self._consumer is not None and left <= 0 and not self._batches:
+            self._silent = True
+            self._wake_consumer()
+            left = timeout
+        self._silence = loop.call_later(max(left, timeout / 16), self._look, timeout)
+
+    def _stop_looking(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
     def _drain(self) -> list[EncodedEvent]:
         batches, self._batches = self._batches, []
-        self._metrics.delivery_queue_batches.dec(len(batches))
-        self._metrics.delivery_queue_bytes.dec(self._bytes)
+        self._load.batches -= len(batches)
+        self._load.bytes -= self._bytes
         self._bytes = 0
         if self._producer is not None:
             _wake(self._producer)

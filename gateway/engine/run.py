@@ -199,7 +199,7 @@ class Run:
             self._turn.rewind(event.sequence_number)
             raise
         self._outbox.keep(event, data)
-        await delivery.put(self._outbox.take())
+        await delivery.put(self._outbox.take(), last=True)
         delivery.release()
         self._count_end(event.response.status)
 

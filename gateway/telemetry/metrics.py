@@ -10,6 +10,21 @@ from gateway.telemetry import names
 from gateway.telemetry.names import Metric
 
 
+class DeliveryLoad:
+    """What waits for clients over all responses; plain numbers, because they change with every batch.
+
+    Attributes:
+        batches: batches waiting.
+        bytes: their bytes.
+    """
+
+    __slots__ = ("batches", "bytes")
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.bytes = 0
+
+
 class Metrics:
     """Every metric family, created once and held by attribute: a bump is one call, without a lookup by name.
 
@@ -38,8 +53,9 @@ class Metrics:
         self.upstream_line_bytes = self._histogram(names.UPSTREAM_LINE_BYTES)
         self.upstream_json_bytes = self._histogram(names.UPSTREAM_JSON_BYTES)
 
-        self.delivery_queue_batches = self._gauge(names.DELIVERY_QUEUE_BATCHES)
-        self.delivery_queue_bytes = self._gauge(names.DELIVERY_QUEUE_BYTES)
+        self.delivery_load = DeliveryLoad()
+        self._gauge(names.DELIVERY_QUEUE_BATCHES).set_function(lambda: self.delivery_load.batches)
+        self._gauge(names.DELIVERY_QUEUE_BYTES).set_function(lambda: self.delivery_load.bytes)
         self.client_disconnects_total = self._counter(names.CLIENT_DISCONNECTS)
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)

@@ -13,6 +13,14 @@ SURPLUS_EXTENSION = "gateway.surplus"
 """Extension in the scope of a request whose connection is above `[server] max_connections`."""
 
 
+BODY_WRITER_EXTENSION = "gateway.body_writer"
+"""Extension in the scope of a request: writes a part of the running response's body at once.
+
+Takes bytes and returns whether they were taken; False means that the client must catch up first. To be used only
+between two calls of `send`, when the response has been started.
+"""
+
+
 class ClientLeft(Exception):
     """The client closed the connection, or stopped reading, before it had its answer."""
 

@@ -13,7 +13,7 @@ from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, RequestTooLarge
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
-from gateway.transport.connection import ClientLeft, RequestTimeout, cancel, wait_for_disconnect
+from gateway.transport.connection import BODY_WRITER_EXTENSION, ClientLeft, RequestTimeout, cancel, wait_for_disconnect
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
 from gateway.transport.sse import EventStream
 from gateway.transport.wire_errors import send_error
@@ -67,7 +67,8 @@ class ResponsesEndpoint:
             headers = _extra_headers(plan)
             if request.stream:
                 delivery, task = self._engine.stream(plan)
-                await EventStream(delivery, task, self._server).serve(receive, send, headers)
+                write_body = (scope.get("extensions") or {}).get(BODY_WRITER_EXTENSION)
+                await EventStream(delivery, task, self._server, write_body).serve(receive, send, headers)  # type: ignore[arg-type]
             else:
                 await self._answer(plan, receive, send, headers)
 

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig
 from gateway.protocol.errors import GatewayError, InvalidRequest, Unavailable
-from gateway.transport.connection import SURPLUS_EXTENSION, RequestTimeout, StallWatch
+from gateway.transport.connection import BODY_WRITER_EXTENSION, SURPLUS_EXTENSION, RequestTimeout, StallWatch
 from gateway.transport.wire_errors import http_error
 
 # Connections above the limit whose request is read, so that a probe of /livez finds a process that lives.
@@ -99,6 +99,18 @@ class ConnectionProtocol(HttpToolsProtocol):
         super().resume_writing()
         self._stall.note_progress()
 
+    def write_body(self, body: bytes) -> bool:
+        """Write a part of the running response's body at once; False, and nothing written, if the client must catch up.
+
+        The way around the app's layers for the hot path; what is written to a client that has gone is dropped.
+        """
+        cycle = self.cycle
+        if self.flow.write_paused or not cycle.chunked_encoding:
+            return False
+        if not cycle.disconnected and not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        return True
+
     def shutdown(self) -> None:
         """Close after the running response, at once if there is none."""
         if self._deaf and not self._answering:
@@ -137,9 +149,10 @@ class ConnectionProtocol(HttpToolsProtocol):
             raise InvalidHttp("The next request came before the answer to this one.")
         super().on_message_begin()
         self._in_head, self._head_timed = True, False
+        extensions: dict[str, Any] = {BODY_WRITER_EXTENSION: self.write_body}
         if self._surplus:
-            extensions: dict[str, Any] = {SURPLUS_EXTENSION: True}
-            self.scope["extensions"] = extensions
+            extensions[SURPLUS_EXTENSION] = True
+        self.scope["extensions"] = extensions
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; those that come behind a body are nobody's."""

@@ -1,6 +1,7 @@
 """The event stream of one response: every batch of the engine leaves in one send."""
 
 import asyncio
+from collections.abc import Callable
 
 from litestar.types import Receive, Send
 
@@ -25,12 +26,21 @@ class EventStream:
         delivery: the engine's side.
         task: the run; cancelled when the client leaves.
         settings: the interval of keep-alives.
+        write_body: writes a part of the body at once, see `connection.BODY_WRITER_EXTENSION`; None where the server
+            has no such thing.
     """
 
-    def __init__(self, delivery: Delivery, task: asyncio.Task[None], settings: ServerConfig) -> None:
+    def __init__(
+        self,
+        delivery: Delivery,
+        task: asyncio.Task[None],
+        settings: ServerConfig,
+        write_body: Callable[[bytes], bool] | None = None,
+    ) -> None:
         self._delivery = delivery
         self._task = task
         self._keepalive = settings.keepalive_seconds
+        self._write_body = write_body
 
     async def serve(self, receive: Receive, send: Send, headers: RawHeaders) -> None:
         """Stream until the terminal event and `[DONE]`.
@@ -59,7 +69,12 @@ class EventStream:
             await send({"type": "http.response.body", "body": body + DONE if last else body, "more_body": not last})
             if last:
                 return True
+            if self._write_body is not None:
+                delivery.attach(self._write)
         return False
+
+    def _write(self, batch: list[EncodedEvent]) -> bool:
+        return self._write_body is not None and self._write_body(_join(batch))
 
     async def _watch(self, receive: Receive) -> None:
         await wait_for_disconnect(receive)

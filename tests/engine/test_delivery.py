@@ -113,6 +113,7 @@ async def test_silence_counts_from_the_release_alone():
     assert not consumer.done()
     queue.delivery.release()
     assert await consumer is None
+    queue.delivery.abandon()
 
 
 async def test_silence_does_not_end_the_stream():
@@ -120,6 +121,7 @@ async def test_silence_does_not_end_the_stream():
     assert await queue.delivery.take(SHORT) is None
     await queue.delivery.put([event()])
     assert await queue.delivery.take(LONG) == [event()]
+    queue.delivery.abandon()
 
 
 async def test_a_failure_before_the_release_is_raised_at_the_consumer():
@@ -201,6 +203,7 @@ async def test_a_consumer_that_is_cancelled_leaves_the_queue_usable():
     await asyncio.wait([consumer])
     await queue.delivery.put([event()])
     assert await queue.delivery.take(LONG) == [event()]
+    queue.delivery.abandon()
 
 
 async def test_the_numbers_of_a_queue():
@@ -258,3 +261,84 @@ async def test_everything_arrives_in_order_and_the_bounds_hold(
     assert statistics.max_batches <= max_batches
     assert statistics.max_bytes <= max([max_bytes, *map(sum, sizes)])
     assert queue.gauges() == (0, 0)
+
+
+# ---------------------------------------------------------------- straight to the connection
+
+
+class Line:
+    """A connection that takes what it is given while it is free."""
+
+    def __init__(self):
+        self.free = True
+        self.written = []
+
+    def write(self, batch):
+        if self.free:
+            self.written.append(batch)
+        return self.free
+
+
+async def attached(queue):
+    line = Line()
+    queue.delivery.attach(line.write)
+    consumer = asyncio.create_task(queue.delivery.take(LONG))
+    await settle()
+    return line, consumer
+
+
+async def test_a_batch_goes_straight_to_a_connection_that_keeps_up():
+    queue = Queue()
+    line, consumer = await attached(queue)
+    await queue.delivery.put([event()])
+    await queue.delivery.put([event(2)])
+    assert line.written == [[event()], [event(2)]]
+    assert queue.delivery.statistics == DeliveryStatistics(0, 0, 0, 0)
+    assert not consumer.done()
+    queue.delivery.abandon()
+    assert await consumer == []
+
+
+async def test_order_is_kept_when_the_connection_must_catch_up():
+    queue = Queue(max_batches=10)
+    line, consumer = await attached(queue)
+    line.free = False
+    await queue.delivery.put([event(fill=b"1")])
+    line.free = True
+    await queue.delivery.put([event(fill=b"2")])
+    assert line.written == []
+    assert await consumer == [event(fill=b"1"), event(fill=b"2")]
+    await queue.delivery.put([event(fill=b"3")])
+    assert line.written == [], "nobody waits in take, so the consumer may be in the middle of a send"
+    assert await queue.delivery.take(LONG) == [event(fill=b"3")]
+    queue.delivery.abandon()
+
+
+async def test_the_last_batch_goes_through_the_queue():
+    queue = Queue()
+    line, consumer = await attached(queue)
+    await queue.delivery.put([event()], last=True)
+    queue.delivery.finish()
+    assert (line.written, await consumer) == ([], [event()])
+    assert queue.delivery.exhausted
+
+
+async def test_what_goes_straight_out_is_no_silence():
+    queue = Queue()
+    line = Line()
+    queue.delivery.attach(line.write)
+    consumer = asyncio.create_task(queue.delivery.take(10 * SHORT))
+    for _ in range(8):
+        await asyncio.sleep(2 * SHORT)
+        await queue.delivery.put([event()])
+    assert not consumer.done()
+    assert await asyncio.wait_for(consumer, 60) is None
+    queue.delivery.abandon()
+
+
+async def test_nothing_goes_straight_out_after_the_client_has_gone():
+    queue = Queue()
+    line, consumer = await attached(queue)
+    queue.delivery.abandon()
+    await queue.delivery.put([event()])
+    assert (line.written, await consumer) == ([], [])

@@ -9,7 +9,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig
-from gateway.transport.connection import SURPLUS_EXTENSION, wait_for_disconnect
+from gateway.transport.connection import BODY_WRITER_EXTENSION, SURPLUS_EXTENSION, wait_for_disconnect
 from gateway.transport.protocol import ConnectionProtocol
 
 LONG = 20.0
@@ -50,6 +50,7 @@ class App:
                 return
             body += message["body"]
             more = message["more_body"]
+        self.write_body = scope["extensions"][BODY_WRITER_EXTENSION]
         self.seen.append((path, body))
         self.arrived.set()
         await getattr(self, path.split("/")[1])(path, body, receive, send)
@@ -62,6 +63,20 @@ class App:
 
     async def mass(self, path, body, receive, send):
         await self.echo(path, b"x" * int(path.rpartition("/")[2]), receive, send)
+
+    async def flood(self, path, body, receive, send):
+        """Write past the app's layers until the client must catch up, then end the body through them."""
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        pieces = 0
+        while self.write_body(b"x" * 65_536):
+            pieces += 1
+        self.taken = pieces * 65_536
+        await send({"type": "http.response.body", "body": b"end"})
+
+    async def framed(self, path, body, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
+        self.taken = self.write_body(b"no!")
+        await send({"type": "http.response.body", "body": b"yes"})
 
     async def crash(self, path, body, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -115,6 +130,14 @@ class Client:
         assert headers["content-type"] == "application/json"
         assert await self.rest() == b""
         return error["message"]
+
+    async def until(self, end):
+        """Read until what has come ends so."""
+        got = b""
+        async with asyncio.timeout(LONG):
+            while not got.endswith(end):
+                got += await self.reader.read(1 << 20)
+        return got
 
     async def rest(self):
         """Read to the end of the connection."""

@@ -119,6 +119,36 @@ async def test_a_refused_client_is_heard_out_but_not_for_ever(serve):
     await site.empty()
 
 
+# ---------------------------------------------------------------- past the app's layers
+
+
+async def test_a_body_written_at_once_is_chunked_and_bounded_by_what_the_client_takes(serve):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"", "flood"))
+    answer = await client.until(b"0\r\n\r\n")
+    assert answer.endswith(b"3\r\nend\r\n0\r\n\r\n")
+    assert answer.count(b"x") == site.app.taken > 0
+    assert answer.count(b"10000\r\n") == site.app.taken // 65_536
+
+
+async def test_a_body_of_declared_length_is_left_to_the_server(serve):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"", "framed"))
+    assert (await client.answer())[2] == b"yes"
+    assert site.app.taken is False
+
+
+async def test_what_is_written_at_once_to_a_client_that_left_is_dropped(serve):
+    site = await serve()
+    client = await site.hold("hold")
+    client.close()
+    await asyncio.wait_for(site.app.left.wait(), LONG)
+    assert site.app.write_body(b"x") is True
+    await site.empty()
+
+
 # ---------------------------------------------------------------- requests behind a running response
 
 
