@@ -104,8 +104,12 @@ def open_create(
     connection.settimeout(30)
     if receive_buffer is not None:  # only a size set before the handshake bounds the window
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.connect(("127.0.0.1", port))
-    connection.sendall("\r\n".join([*lines, "", ""]).encode() + payload)
+    try:
+        connection.connect(("127.0.0.1", port))
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + payload)
+    except OSError:
+        connection.close()
+        raise
     return connection
 
 
