@@ -29,7 +29,14 @@ from gateway.transport.auth import HostPolicy
 from gateway.transport.edge import Edge
 from gateway.transport.health import Readiness, health, livez, readyz, version
 from gateway.transport.http import ResponsesEndpoint
-from gateway.transport.routes import build_responses_route, list_models, retrieve_model, retrieve_response
+from gateway.transport.routes import (
+    build_responses_route,
+    delete_response,
+    list_input_items,
+    list_models,
+    retrieve_model,
+    retrieve_response,
+)
 from gateway.transport.wire_errors import respond_with_error
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.settings import UpstreamSettings
@@ -203,7 +210,8 @@ def _build_litestar(parts: Parts) -> Litestar:
     return Litestar(
         route_handlers=[
             build_responses_route(parts.endpoint),
-            *(retrieve_response, list_models, retrieve_model),
+            *(retrieve_response, delete_response, list_input_items),
+            *(list_models, retrieve_model),
             *(livez, readyz, health, version),
         ],
         dependencies={

@@ -203,6 +203,20 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     completed_at: int | None = None
 
 
+class Deletion(Struct, frozen=True, kw_only=True):
+    """That an owner no longer wants a response.
+
+    Attributes:
+        id: the response id.
+        principal: owner.
+        at: Unix seconds.
+    """
+
+    id: str
+    principal: str
+    at: int
+
+
 class History(Struct, frozen=True, kw_only=True):
     """The effective history behind one response: every item a continuation must replay, oldest first.
 
@@ -253,6 +267,17 @@ class Store(Protocol):
 
         Raises:
             StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def delete(self, deletion: Deletion) -> None:
+        """Hide a response from every process; returns only after COMMIT.
+
+        Live responses that continue from it still replay its items.
+
+        Raises:
+            ResponseNotFound: the principal has no such live response.
+            StorageUnavailable: the database does not answer, or the writer's queue is full.
         """
         ...
 

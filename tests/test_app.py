@@ -29,6 +29,12 @@ class FakeEngine:
             raise NotFound(f"No response '{response_id}'.", code="response_not_found")
         return b'{"id":"resp_1","owner":"%s"}' % principal.encode()
 
+    async def delete(self, principal, response_id):
+        return b'{"id":"%s","owner":"%s"}' % (response_id.encode(), principal.encode())
+
+    async def input_items(self, principal, response_id, page):
+        return b'{"id":"%s","owner":"%s","limit":%d}' % (response_id.encode(), principal.encode(), page.limit)
+
     async def models(self):
         return b'{"object":"list","data":[]}'
 
@@ -116,6 +122,17 @@ async def test_stored_responses_are_read_as_the_caller(client):
     assert (await client.get("/v1/responses/resp_1?beta=true")).json() == {"id": "resp_1", "owner": "local"}
     missing = await client.get("/v1/responses/resp_9")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "response_not_found")
+
+
+async def test_a_response_is_deleted_and_its_input_listed(client):
+    answer = await client.delete("/v1/responses/resp_1?beta=true")
+    assert (answer.status_code, answer.json()) == (200, {"id": "resp_1", "owner": "local"})
+    assert answer.headers["content-type"] == "application/json"
+    answer = await client.get("/v1/responses/resp_1/input_items?beta=true&limit=7&include[]=x")
+    assert (answer.status_code, answer.json()) == (200, {"id": "resp_1", "owner": "local", "limit": 7})
+    answer = await client.get("/v1/responses/resp_1/input_items?limit=101")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit")
+    assert (await client.delete("/v1/responses/resp_1/input_items")).status_code == 405
 
 
 @pytest.mark.parametrize("query", ["stream=false", "include[]=message.output_text.logprobs", "include=what.ever"])

@@ -1,4 +1,4 @@
-"""The facade every transport calls: prepare, answer or stream, retrieve."""
+"""The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
 import asyncio
 import logging
@@ -10,12 +10,13 @@ from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission
 from gateway.engine.commit import Committer
 from gateway.engine.delivery import Delivery
+from gateway.engine.input_items import Page, list_input_items
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Caller, Plan, Run, RunSettings
-from gateway.ports import Clock, Ids, Store, StoredItem, Upstream
+from gateway.ports import Clock, Deletion, Ids, Store, StoredItem, StoredResponse, Upstream
 from gateway.protocol import codec
 from gateway.protocol.carriage import carry_item
-from gateway.protocol.errors import InvalidRequest, NotFound, PreviousResponseNotFound, Unavailable
+from gateway.protocol.errors import InvalidRequest, PreviousResponseNotFound, ResponseNotFound, Unavailable
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.limits import Limits
@@ -155,21 +156,39 @@ class Engine:
         task.add_done_callback(lambda _: self._runs.discard(run))
         return delivery, task
 
-    # ------------------------------------------------------------ reading
+    # ------------------------------------------------------------ what is stored
 
     async def retrieve(self, principal: str, response_id: str) -> bytes:
         """Return a stored response as JSON.
 
         Raises:
-            NotFound: this principal has no such response.
+            ResponseNotFound: this principal has no such response.
             StorageUnavailable: the database does not answer.
         """
-        stored = await self._store.response(principal, response_id)
-        if stored is None:
-            raise NotFound(f"Response with id '{response_id[:128]}' not found.", code="response_not_found")
+        stored = await self._load(principal, response_id)
         fields: dict[str, Any] = codec.decode(stored.snapshot, max_depth=None)
         fields["output"] = [_decode(item) for item in stored.items if item.role == "output"]
         return codec.encode(fields)
+
+    async def input_items(self, principal: str, response_id: str, page: Page) -> bytes:
+        """Return one page of a stored response's own input as JSON; what it continues from is not in it.
+
+        Raises:
+            ResponseNotFound: this principal has no such response.
+            InvalidRequest: the page begins after an item that is not there.
+            StorageUnavailable: the database does not answer.
+        """
+        return codec.encode(list_input_items(await self._load(principal, response_id), page))
+
+    async def delete(self, principal: str, response_id: str) -> bytes:
+        """Hide a stored response from everybody and return the confirmation as JSON, once that is durable.
+
+        Raises:
+            ResponseNotFound: this principal has no such response.
+            StorageUnavailable: the database does not answer.
+        """
+        await self._store.delete(Deletion(id=response_id, principal=principal, at=int(self._clock.now())))
+        return codec.encode({"id": response_id, "object": "response", "deleted": True})
 
     async def models(self) -> bytes:
         """Return the model list as JSON.
@@ -233,6 +252,12 @@ class Engine:
         if self._cutting_off:
             run.cut_off(_shutting_down())
         return run
+
+    async def _load(self, principal: str, response_id: str) -> StoredResponse:
+        stored = await self._store.response(principal, response_id)
+        if stored is None:
+            raise ResponseNotFound(response_id)
+        return stored
 
     async def _load_history(self, principal: str, response_id: str | None) -> list[dict[str, Any]]:
         if response_id is None:

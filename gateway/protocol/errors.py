@@ -3,6 +3,7 @@
 GatewayError
 ├── InvalidRequest                 400, names the parameter
 │   ├── NotFound                   404
+│   │   └── ResponseNotFound       404
 │   ├── PreviousResponseNotFound   400
 │   └── RequestTooLarge            413
 ├── Unauthorized                   401
@@ -77,6 +78,15 @@ class NotFound(InvalidRequest):
 
     status = 404
     code = "not_found"
+
+
+class ResponseNotFound(NotFound):
+    """The caller has no stored response of that id, or deleted it."""
+
+    code = "response_not_found"
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(f"Response with id '{response_id[:128]}' not found.")
 
 
 class PreviousResponseNotFound(InvalidRequest):

@@ -8,11 +8,12 @@ from sqlalchemy import Connection, Engine, delete, insert
 from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from gateway.ports import StoredResponse
-from gateway.protocol.errors import StorageUnavailable
+from gateway.ports import Deletion, StoredResponse
+from gateway.protocol.errors import ResponseNotFound
 from gateway.storage.faults import StorageNotReady, explain_fault, unavailable
-from gateway.storage.rows import insert_responses, select_stored_ids
+from gateway.storage.rows import hide_response, insert_responses, select_stored_ids
 from gateway.storage.tables import conversations
+from gateway.storage.writer import Change, Outcome
 
 # More than any page, so that a full disk has to find room for it.
 _TRIAL_BYTES = 64 * 1024
@@ -24,7 +25,7 @@ class BatchCommit:
     """Writes batches into the database; the callable a `Writer` needs.
 
     A lost connection is tried again once on a new one, leaving out what the first try made durable after all.
-    A response the database refuses fails alone. Any other fault fails the whole batch.
+    A change the database refuses fails alone. Any other fault fails the whole batch.
 
     Attributes:
         in_doubt: the last batch was not stored; whether that was the database's fault, `try_write` tells.
@@ -35,19 +36,19 @@ class BatchCommit:
         self._ensure_schema = ensure_schema
         self.in_doubt = False
 
-    def __call__(self, batch: Sequence[StoredResponse]) -> Sequence[StorageUnavailable | None]:
-        """Store the batch and return one outcome for each response, None when it is durable."""
+    def __call__(self, batch: Sequence[Change]) -> Sequence[Outcome]:
+        """Store the batch and return one outcome for each change, None when it is durable."""
         try:
-            self._insert_or_resume(batch)
+            outcomes = self._apply_or_resume(batch)
         except (StatementError, OverflowError, TypeError, ValueError) as error:
             # The values are at fault, unless the database itself is.
             if len(batch) > 1 and not isinstance(error, OperationalError | InterfaceError):
-                return [outcome for response in batch for outcome in self([response])]
+                return [outcome for change in batch for outcome in self([change])]
             return self._refuse(batch, error)
         except (PoolTimeout, StorageNotReady) as error:
             return self._refuse(batch, error)
         self.in_doubt = False
-        return [None] * len(batch)
+        return outcomes
 
     def try_write(self, connection: Connection) -> None:
         """End the doubt by writing a row and removing it, in one transaction that leaves nothing.
@@ -64,19 +65,32 @@ class BatchCommit:
             connection.execute(delete(conversations).where(conversations.c.id == trial))
         self.in_doubt = False
 
-    def _insert_or_resume(self, batch: Sequence[StoredResponse]) -> None:
+    def _apply_or_resume(self, batch: Sequence[Change]) -> Sequence[Outcome]:
+        appended = [change for change in batch if isinstance(change, StoredResponse)]
         try:
             self._ensure_schema()
             with self._engine.begin() as connection:
-                insert_responses(connection, batch)
+                insert_responses(connection, appended)
+                return _hide(connection, batch, again=False)
         except (OperationalError, InterfaceError) as error:
             if not error.connection_invalidated:
                 raise
             with self._engine.begin() as connection:
-                stored = select_stored_ids(connection, batch)
-                insert_responses(connection, [response for response in batch if response.id not in stored])
+                stored = select_stored_ids(connection, appended)
+                insert_responses(connection, [response for response in appended if response.id not in stored])
+                return _hide(connection, batch, again=True)
 
-    def _refuse(self, batch: Sequence[StoredResponse], error: Exception) -> Sequence[StorageUnavailable]:
+    def _refuse(self, batch: Sequence[Change], error: Exception) -> Sequence[Outcome]:
         self.in_doubt = True
-        _log.warning("%d responses were not stored: %s", len(batch), explain_fault(error))
+        _log.warning("%d changes were not stored: %s", len(batch), explain_fault(error))
         return [unavailable(error) for _ in batch]
+
+
+def _hide(connection: Connection, batch: Sequence[Change], *, again: bool) -> Sequence[Outcome]:
+    """Carry out the batch's deletions, after its appends; the outcome of every change."""
+    return [
+        ResponseNotFound(change.id)
+        if isinstance(change, Deletion) and not hide_response(connection, change, again=again)
+        else None
+        for change in batch
+    ]

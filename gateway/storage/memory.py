@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from gateway.ports import History, StoredItem, StoredResponse, StoreHealth
-from gateway.protocol.errors import StorageUnavailable
+from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth
+from gateway.protocol.errors import ResponseNotFound, StorageUnavailable
 from gateway.storage.history import check_bounds
 from gateway.storage.references import check_references
 from gateway.storage.rows import count_item_bytes
@@ -18,6 +18,7 @@ class MemoryStore:
         self._max_responses = history_max_responses
         self._max_bytes = history_max_bytes
         self._responses: dict[str, StoredResponse] = {}
+        self._deleted: set[str] = set()
         self._closed = False
 
     async def start(self) -> None:
@@ -42,9 +43,9 @@ class MemoryStore:
         Raises:
             InvalidRequest: the chain passes a bound.
         """
-        chain = list(self._walk(principal, response_id))
-        if not chain:
+        if self._find_live(principal, response_id) is None:
             return None
+        chain = list(self._walk(principal, response_id))
         check_bounds(
             responses=len(chain),
             size=sum(map(count_item_bytes, chain)),
@@ -56,7 +57,20 @@ class MemoryStore:
 
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
         """Return one response with its own items, or None."""
-        return self._find(principal, response_id)
+        return self._find_live(principal, response_id)
+
+    async def delete(self, deletion: Deletion) -> None:
+        """Hide the response.
+
+        Raises:
+            ResponseNotFound: the principal has no such live response.
+            StorageUnavailable: the store is closed.
+        """
+        if self._closed:
+            raise StorageUnavailable("The store is closed.")
+        if self._find_live(deletion.principal, deletion.id) is None:
+            raise ResponseNotFound(deletion.id)
+        self._deleted.add(deletion.id)
 
     async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return the newest item for each id; as `SqlStore.items`.
@@ -65,7 +79,7 @@ class MemoryStore:
             InvalidRequest: the items pass the bound together.
         """
         wanted = {item_id for item_id in item_ids if len(item_id) <= _MAX_REFERENCE_LENGTH}
-        own = (response for response in self._responses.values() if response.principal == principal)
+        own = (response for response in self._responses.values() if self._find_live(principal, response.id))
         found = {item.id: item for response in own for item in response.items if item.id in wanted}
         check_references(sum(len(item.data) for item in found.values()), self._max_bytes)
         return found
@@ -81,6 +95,9 @@ class MemoryStore:
     def _find(self, principal: str, response_id: str) -> StoredResponse | None:
         response = self._responses.get(response_id)
         return response if response is not None and response.principal == principal else None
+
+    def _find_live(self, principal: str, response_id: str) -> StoredResponse | None:
+        return None if response_id in self._deleted else self._find(principal, response_id)
 
     def _walk(self, principal: str, response_id: str) -> Iterator[StoredResponse]:
         current: str | None = response_id

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, func, insert, select
+from sqlalchemy import Connection, Row, Select, bindparam, case, func, insert, select, update
 
-from gateway.ports import StoredItem, StoredResponse
+from gateway.ports import Deletion, StoredItem, StoredResponse
 from gateway.storage.tables import CallerText, items, responses
 
 ITEM_COLUMNS = (
@@ -42,6 +42,19 @@ def insert_responses(connection: Connection, batch: Sequence[StoredResponse]) ->
     ]
     if item_rows:
         connection.execute(_INSERT_ITEM, item_rows)
+
+
+def hide_response(connection: Connection, deletion: Deletion, *, again: bool) -> bool:
+    """Mark the response as deleted and tell whether there was one to mark.
+
+    Args:
+        connection: inside a transaction.
+        deletion: which response.
+        again: the same may have been committed before, so that a response which is hidden already counts as marked.
+    """
+    mine = (responses.c.id == deletion.id, responses.c.principal == deletion.principal)
+    live = () if again else (responses.c.deleted_at.is_(None),)
+    return connection.execute(update(responses).where(*mine, *live).values(deleted_at=deletion.at)).rowcount == 1
 
 
 def select_stored_ids(connection: Connection, batch: Sequence[StoredResponse]) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.ports import History, StoredItem, StoredResponse, StoreHealth
+from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import create_file, open_engine
@@ -93,6 +93,15 @@ class SqlStore:
             return build_response(rows) if rows else None
 
         return await self._readers.run(read, timeout=self._read_timeout)
+
+    async def delete(self, deletion: Deletion) -> None:
+        """Hide a response from every process; returns only after COMMIT.
+
+        Raises:
+            ResponseNotFound: the principal has no such live response.
+            StorageUnavailable: the database refused, or the writer's queue is full.
+        """
+        await self._writer.write(deletion)
 
     async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return the newest item for each id that a live response of the principal holds.

@@ -9,18 +9,19 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.ports import StoredResponse
+from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
 from gateway.storage.rows import count_item_bytes
 
+Change: TypeAlias = StoredResponse | Deletion
 Outcome: TypeAlias = GatewayError | None
-Commit: TypeAlias = Callable[[Sequence[StoredResponse]], Sequence[Outcome]]
+Commit: TypeAlias = Callable[[Sequence[Change]], Sequence[Outcome]]
 
 _log = logging.getLogger(__name__)
 
 
 class _Entry(Struct, frozen=True):
-    response: StoredResponse
+    change: Change
     size: int
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
@@ -47,15 +48,16 @@ class Writer:
         """Start the thread."""
         self._thread.start()
 
-    async def write(self, response: StoredResponse) -> None:
-        """Queue the response and return once it is durable. A caller that is cancelled leaves it in the queue.
+    async def write(self, change: Change) -> None:
+        """Queue the change and return once it is durable. A caller that is cancelled leaves it in the queue.
 
         Raises:
+            ResponseNotFound: there is nothing to delete.
             StorageUnavailable: the queue is full or closed, or the database refused; nothing was stored.
         """
         loop = asyncio.get_running_loop()
-        size = len(response.snapshot) + count_item_bytes(response)
-        entry = _Entry(response, size, loop, loop.create_future())
+        size = _measure(change)
+        entry = _Entry(change, size, loop, loop.create_future())
         with self._changed:
             self._admit(entry)
             self._queue.append(entry)
@@ -81,7 +83,7 @@ class Writer:
 
     def _run(self) -> None:
         while batch := self._take():
-            outcomes = self._commit_safely([entry.response for entry in batch])
+            outcomes = self._commit_safely([entry.change for entry in batch])
             with self._changed:
                 self._bytes -= sum(entry.size for entry in batch)
             _announce(batch, outcomes)
@@ -92,13 +94,17 @@ class Writer:
             self._changed.wait_for(lambda: self._queue or self._closed)
             return [self._queue.popleft() for _ in range(min(len(self._queue), self._batch_entries))]
 
-    def _commit_safely(self, batch: Sequence[StoredResponse]) -> Sequence[Outcome]:
+    def _commit_safely(self, batch: Sequence[Change]) -> Sequence[Outcome]:
         try:
             return self._commit(batch)
         # The thread must outlive any fault, or every later append would wait for ever.
         except Exception:  # noqa: BLE001
-            _log.exception("a batch of %d responses could not be stored", len(batch))
+            _log.exception("a batch of %d changes could not be stored", len(batch))
             return [InternalError() for _ in batch]
+
+
+def _measure(change: Change) -> int:
+    return len(change.id) if isinstance(change, Deletion) else len(change.snapshot) + count_item_bytes(change)
 
 
 def _announce(batch: Sequence[_Entry], outcomes: Sequence[Outcome]) -> None:
@@ -109,7 +115,7 @@ def _announce(batch: Sequence[_Entry], outcomes: Sequence[Outcome]) -> None:
         try:
             loop.call_soon_threadsafe(_settle, settled)
         except RuntimeError:
-            _log.debug("an event loop closed before its %d responses were stored", len(settled))
+            _log.debug("an event loop closed before its %d changes were stored", len(settled))
 
 
 def _settle(settled: Sequence[tuple[asyncio.Future[None], Outcome]]) -> None:

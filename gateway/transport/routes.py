@@ -3,7 +3,7 @@
 from pathlib import PurePosixPath
 from typing import Any
 
-from litestar import MediaType, Request, Response, asgi, get
+from litestar import MediaType, Request, Response, asgi, delete, get
 from litestar.di import NamedDependency
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException, MethodNotAllowedException
@@ -14,6 +14,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from gateway.engine.service import Engine
 from gateway.protocol.errors import InvalidRequest
 from gateway.transport.edge import STATE_PRINCIPAL
+from gateway.transport.paging import read_page
 
 RESPONSES_PATH = "/v1/responses"
 
@@ -48,7 +49,23 @@ async def retrieve_response(
             code="unsupported_parameter",
             param="stream",
         )
-    return _json(await engine.retrieve(request.scope["state"][STATE_PRINCIPAL], response_id))
+    return _json(await engine.retrieve(_principal(request), response_id))
+
+
+@delete(RESPONSES_PATH + "/{response_id:str}", status_code=200)
+async def delete_response(
+    request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
+) -> Response[bytes]:
+    """Hide one of the caller's stored responses; what continues from it stays as it is."""
+    return _json(await engine.delete(_principal(request), response_id))
+
+
+@get(RESPONSES_PATH + "/{response_id:str}/input_items")
+async def list_input_items(
+    request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
+) -> Response[bytes]:
+    """Return a page of a stored response's own input, whole: what `include[]` could ask for is in it."""
+    return _json(await engine.input_items(_principal(request), response_id, read_page(request.query_params)))
 
 
 @get("/v1/models")
@@ -61,6 +78,11 @@ async def list_models(engine: EngineDependency) -> Response[bytes]:
 async def retrieve_model(engine: EngineDependency, model_id: FromPath[PurePosixPath]) -> Response[bytes]:
     """Return one model; its id may hold slashes."""
     return _json(await engine.model(str(model_id).lstrip("/")))
+
+
+def _principal(request: Request[Any, Any, Any]) -> str:
+    principal: str = request.scope["state"][STATE_PRINCIPAL]
+    return principal
 
 
 def _json(content: bytes) -> Response[bytes]:

@@ -9,10 +9,12 @@ from conformance.verdict import judge_response
 from engine.doubles import LONG, Bench, Reply, settle, streamed, text_of, types, whole
 from harness.engine import Answer, call, message, reasoning, says
 
+from gateway.engine.input_items import Page
 from gateway.protocol.errors import (
     InvalidRequest,
     NotFound,
     PreviousResponseNotFound,
+    ResponseNotFound,
     StorageUnavailable,
     Unavailable,
     UpstreamUnavailable,
@@ -301,6 +303,48 @@ async def test_a_response_that_is_not_the_callers_is_not_found(bench, principal)
         await bench.engine.retrieve(principal, wanted)
     assert (error.value.status, error.value.code) == (404, "response_not_found")
     assert len(error.value.message) < 200
+
+
+async def test_a_deleted_response_is_gone_and_its_child_goes_on(bench):
+    one = await bench.answer(whole(says("first")), input="a")
+    two = await bench.answer(whole(says("second")), input="b", previous_response_id=one["id"])
+    assert json.loads(await bench.engine.delete("local", one["id"])) == {
+        "id": one["id"],
+        "object": "response",
+        "deleted": True,
+    }
+    for gone in (bench.engine.retrieve, bench.engine.delete):
+        with pytest.raises(ResponseNotFound):
+            await gone("local", one["id"])
+    with pytest.raises(ResponseNotFound):
+        await bench.engine.input_items("local", one["id"], Page())
+    with pytest.raises(PreviousResponseNotFound):
+        await bench.plan(previous_response_id=one["id"])
+    await bench.answer(whole(says("third")), input="c", previous_response_id=two["id"])
+    assert texts(bench.upstream.bodies[-1]["input"]) == ["a", "first", "b", "second", "c"]
+
+
+async def test_the_input_of_a_response_is_its_own(bench):
+    one = await bench.answer(whole(says("first")), input="a")
+    sent = [{"role": "user", "content": "b"}, {"role": "assistant", "content": "c", "id": "msg_mine"}]
+    two = await bench.answer(whole(says("second")), input=sent, previous_response_id=one["id"])
+    listed = json.loads(await bench.engine.input_items("local", two["id"], Page(order="asc")))
+    minted, mine = listed["data"]
+    assert texts([minted, mine]) == ["b", "c"]
+    assert minted["id"].startswith("msg_")
+    assert (listed["first_id"], listed["last_id"], listed["has_more"]) == (minted["id"], "msg_mine", False)
+    assert {item["status"] for item in listed["data"]} == {"completed"}
+
+
+@pytest.mark.parametrize("principal", ["local", "mallory"])
+async def test_nobody_elses_response_can_be_deleted_or_listed(bench, principal):
+    answer = await bench.answer(whole(says("Hi.")), principal="ann")
+    wanted = answer["id"] if principal == "mallory" else "resp_unknown"
+    with pytest.raises(ResponseNotFound):
+        await bench.engine.delete(principal, wanted)
+    with pytest.raises(ResponseNotFound):
+        await bench.engine.input_items(principal, wanted, Page())
+    assert json.loads(await bench.engine.retrieve("ann", answer["id"])) == answer
 
 
 async def test_models_are_listed_and_found_by_name():
