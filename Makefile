@@ -73,8 +73,8 @@ check: $(STAMP) ## Check form, style, types and the floors
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-conformance: $(STAMP) ## Replay the cases and captures against a running gateway
-	@$(PYTEST) -q tests/conformance
+conformance: $(STAMP) ## Replay the cases and captures against a running gateway, and cut streams after every byte
+	@EVERY_CUT=1 $(PYTEST) -q -n $(JOBS) tests/conformance
 
 docs-generate: $(STAMP) ## Write the reference of the configuration, its template and its schema
 	@$(BIN)/python -m gateway.config.render
