@@ -25,7 +25,7 @@ RECORDINGS = [
     "llama.cpp-b11434-tiny-script/tool_tools2_stream",
 ]
 EVERY_CUT = os.environ.get("EVERY_CUT") == "1"
-SAMPLED = 60
+SAMPLED = 100
 NEAR_THE_END = 12
 TERMINALS = {"response.completed", "response.incomplete", "response.failed", "error"}
 VARYING = re.compile(r"_[0-9a-f]{32}\b")

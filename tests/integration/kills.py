@@ -16,7 +16,7 @@ from harness.upstream import Reply, Request
 from integration.databases import DatabaseGateway
 
 CALLERS = 8
-LIFETIME_SECONDS = (0.05, 0.6)
+LIFETIME_SECONDS = (0.05, 0.4)
 _COMPLETED = re.compile(rb'event: response\.completed\ndata: \{[^\n]*?"id":"(resp_[0-9a-f]{32})"[^\n]*\n\n')
 
 

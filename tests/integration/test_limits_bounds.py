@@ -155,6 +155,15 @@ def test_row_39_a_failure_without_output_fits(small: DatabaseGateway, sizer: Siz
     assert max(data_sizes(answer.body)) <= SMALL[EVENT]
 
 
+def test_a_request_too_large_to_be_echoed_is_never_sent(small: DatabaseGateway, upstream: Upstream) -> None:
+    before = len(upstream.requests)
+    body = {"model": "echo", "input": "hi", "instructions": "i" * SMALL[EVENT]}
+    answer = create(small.port, {**body, "stream": True})
+    expect_breach(answer, EVENT, SMALL[EVENT], stream=False)
+    assert len(upstream.requests) == before
+    assert small.rows("echo") == 0
+
+
 def test_row_39_a_failure_fits_without_instructions(start_gateway: Callable[..., Gateway], sizer: Sizer) -> None:
     gateway = start_gateway(settings({EVENT: sizer.first_event(EVENT)}))
     answer = create(gateway.port, {**request(EVENT), "stream": True})
