@@ -248,6 +248,9 @@ def _store_settings(storage: StorageConfig) -> StoreSettings:
         writer_batch_entries=storage.writer_batch_entries,
         history_max_responses=storage.history_max_responses,
         history_max_bytes=storage.history_max_bytes,
+        retention_seconds=storage.retention_seconds,
+        retention_interval_seconds=storage.retention_interval_seconds,
+        retention_batch_responses=storage.retention_batch_responses,
     )
 
 

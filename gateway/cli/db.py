@@ -1,8 +1,10 @@
-"""`gateway db`: the schema of the database."""
+"""`gateway db`: the schema of the database, and what is removed from it."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,12 +13,32 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.cli.options import config_options, load_or_exit
+from gateway.config.schema import StorageConfig
+from gateway.config.units import parse_duration
 from gateway.storage import migrations
 from gateway.storage.engine import create_file, open_engine
 from gateway.storage.faults import StorageNotReady, explain_fault
+from gateway.storage.retention import Sweep
 from gateway.storage.settings import StoreSettings, database_url
+from gateway.storage.sweeper import find_cutoffs, sweep_gently
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class _Duration(click.ParamType[float]):
+    """A duration as in the configuration, above zero."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the duration in seconds."""
+        try:
+            seconds = parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not seconds:
+            self.fail("must be above 0", param, ctx)
+        return seconds
 
 
 def _database_options(command: _Command) -> _Command:
@@ -77,13 +99,46 @@ def check(config: Path | None, overrides: tuple[str, ...], database: str | None)
     click.echo(f"The database is at revision {revision}, the newest.")
 
 
-@contextmanager
+@command.command()
+@_database_options
+@click.option(
+    "--older-than", type=_Duration(), metavar="DURATION", help="Instead of [storage] retention_seconds, as in 90d."
+)
+@click.option("--dry-run", is_flag=True, help="Only tell how many would go.")
+def purge(
+    config: Path | None, overrides: tuple[str, ...], database: str | None, older_than: float | None, *, dry_run: bool
+) -> None:
+    """Remove responses that are past their retention, and deleted ones that nothing continues from.
+
+    A running gateway does the same by itself, every [storage] retention_interval_seconds.
+    """
+    storage = _load_storage(config, overrides, database)
+    cutoffs = find_cutoffs(
+        time.time(),
+        retention_seconds=storage.retention_seconds if older_than is None else older_than,
+        grace_seconds=storage.retention_interval_seconds,
+    )
+    with _open(storage) as engine:
+        migrations.require_current(_read_revision(engine))
+        sweep = Sweep(engine, batch_responses=storage.retention_batch_responses)
+        total = sweep.count(cutoffs) if dry_run else sweep_gently(sweep, cutoffs, threading.Event())
+    click.echo(f"{'To be removed' if dry_run else 'Removed'}: responses {total.responses}, items {total.items}.")
+
+
+def _load_storage(config: Path | None, overrides: tuple[str, ...], database: str | None) -> StorageConfig:
+    named = () if database is None else (f"storage.url={database}",)
+    return load_or_exit(config, (*overrides, *named)).config.storage
+
+
 def _open_database(
     config: Path | None, overrides: tuple[str, ...], database: str | None, *, create: bool = False
-) -> Iterator[Engine]:
+) -> AbstractContextManager[Engine]:
+    return _open(_load_storage(config, overrides, database), create=create)
+
+
+@contextmanager
+def _open(storage: StorageConfig, *, create: bool = False) -> Iterator[Engine]:
     """Open the configured database; a fault inside ends the process with one more line and status 1."""
-    named = () if database is None else (f"storage.url={database}",)
-    storage = load_or_exit(config, (*overrides, *named)).config.storage
     # Without a configuration it is a default one, which is not what everybody expects.
     click.secho(f"database: {storage.url}", dim=True, err=True)
     try:

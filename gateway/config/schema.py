@@ -263,6 +263,23 @@ class StorageConfig(Section, frozen=True, kw_only=True):
     history_max_bytes: Annotated[
         Size, doc("Items that one chain of previous_response_id may have, as serialized; a larger one is refused.")
     ] = 64 * MIB
+    retention_seconds: Annotated[
+        DurationOrZero,
+        doc(
+            "Responses are removed this long after the newest one that continues from the same first response; "
+            "0 keeps them for ever.",
+            le=36_500 * 86_400,
+        ),
+    ] = 30 * 86_400.0
+    retention_interval_seconds: Annotated[
+        Duration,
+        doc(
+            "How often to look for responses to remove. Deleted ones are kept that long, for what is being made "
+            "from them.",
+            le=30 * 86_400,
+        ),
+    ] = 3600.0
+    retention_batch_responses: Annotated[Count, doc("Responses removed in one transaction.", le=10_000)] = 200
 
 
 class TelemetryConfig(Section, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ _JOURNAL_RETRY_SECONDS = 0.01
 
 
 def open_engine(settings: StoreSettings) -> Engine:
-    """Return an engine with one connection for the writer and one for each reader; connects to nothing yet.
+    """Return an engine with a connection for each reader, the writer and the sweeper; connects to nothing yet.
 
     Raises:
         StorageNotReady: the PostgreSQL driver is not installed.
@@ -29,7 +29,7 @@ def open_engine(settings: StoreSettings) -> Engine:
         engine = create_engine(
             **arguments,
             hide_parameters=True,
-            pool_size=settings.readers + 1,
+            pool_size=settings.readers + 2,
             max_overflow=0,
             pool_timeout=settings.busy_timeout_seconds,
             pool_use_lifo=True,

@@ -30,6 +30,9 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         writer_batch_entries: most responses in one transaction.
         history_max_responses: most responses in one chain.
         history_max_bytes: most item bytes in one chain.
+        retention_seconds: how long a tree is kept after its newest response, 0 for ever.
+        retention_interval_seconds: between two sweeps; a deleted response is kept that long too.
+        retention_batch_responses: most responses removed in one transaction.
     """
 
     url: URL
@@ -45,6 +48,9 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     writer_batch_entries: int = 256
     history_max_responses: int = 10_000
     history_max_bytes: int = 64 * MIB
+    retention_seconds: float = 30 * 86_400.0
+    retention_interval_seconds: float = 3600.0
+    retention_batch_responses: int = 200
 
     @property
     def migrates_on_start(self) -> bool:

@@ -16,8 +16,10 @@ from gateway.storage.history import HistoryQuery
 from gateway.storage.migrations import SchemaGate, SchemaState, compare, read_revision, require_current
 from gateway.storage.readers import Readers
 from gateway.storage.references import ReferenceQuery
+from gateway.storage.retention import Sweep
 from gateway.storage.rows import build_response, select_response
 from gateway.storage.settings import StoreSettings, is_sqlite
+from gateway.storage.sweeper import Sweeper
 from gateway.storage.writer import Writer
 
 _log = logging.getLogger(__name__)
@@ -45,6 +47,12 @@ class SqlStore:
             max_bytes=settings.writer_max_bytes,
             batch_entries=settings.writer_batch_entries,
         )
+        self._sweeper = Sweeper(
+            Sweep(self._engine, batch_responses=settings.retention_batch_responses),
+            self._gate.ensure,
+            retention_seconds=settings.retention_seconds,
+            interval_seconds=settings.retention_interval_seconds,
+        )
         self._history = HistoryQuery(max_responses=settings.history_max_responses, max_bytes=settings.history_max_bytes)
         self._references = ReferenceQuery(max_bytes=settings.history_max_bytes)
         self._response = select_response()
@@ -60,6 +68,7 @@ class SqlStore:
         """
         await asyncio.to_thread(self._prepare)
         self._writer.start()
+        self._sweeper.start()
 
     async def append(self, response: StoredResponse) -> None:
         """Persist one response with its items; returns only after COMMIT.
@@ -158,6 +167,7 @@ class SqlStore:
             _log.warning("the database is not usable yet, every use tries again: %s", explain_fault(error))
 
     def _release(self) -> None:
+        self._sweeper.close()
         self._writer.close()
         self._readers.close()
         self._engine.dispose()

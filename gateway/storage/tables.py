@@ -90,7 +90,7 @@ responses = Table(
 )
 Index(None, responses.c.root_id, responses.c.created_at)
 # Partial, so that SQLite never takes the index of the children to find the roots.
-for _column in (responses.c.parent_id, responses.c.conversation_id):
+for _column in (responses.c.parent_id, responses.c.conversation_id, responses.c.deleted_at):
     Index(None, _column, sqlite_where=_column.is_not(None), postgresql_where=_column.is_not(None))
 _is_root = responses.c.parent_id.is_(None)
 Index("ix_responses_roots", responses.c.created_at, sqlite_where=_is_root, postgresql_where=_is_root)

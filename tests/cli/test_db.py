@@ -1,10 +1,17 @@
 import sqlite3
+import time
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from gateway.cli.db import command
+from gateway.ports import Deletion
+from gateway.storage.engine import open_engine
 from gateway.storage.migrations import find_head
+from gateway.storage.rows import hide_response, insert_responses
+from gateway.storage.settings import StoreSettings, database_url
+from tests.storage.samples import make_chain, make_item, make_response
 
 HEAD = find_head()
 
@@ -112,3 +119,49 @@ def test_an_unusable_configuration_is_status_two():
     assert result.exit_code == 2
     assert "storage.url" in result.output
     assert "secret" not in result.output
+
+
+# ---------------------------------------------------------------- purging
+
+DAY = 86_400
+
+
+@pytest.fixture
+def filled(url):
+    """A database with a chain of two responses 40 days old, one of 10 days, and a deleted one of now."""
+    run("upgrade", "--database", url)
+    now = int(time.time())
+    engine = open_engine(StoreSettings(url=database_url(url)))
+    first, second = (structs.replace(response, created_at=now - 40 * DAY) for response in make_chain(2))
+    young, deleted = make_response(make_item(), created_at=now - 10 * DAY), make_response(created_at=now)
+    with engine.begin() as connection:
+        insert_responses(connection, [first, second, young, deleted])
+        hide_response(connection, Deletion(id=deleted.id, principal="local", at=now - 2 * 3600), again=False)
+    engine.dispose()
+    return url
+
+
+def test_purges_what_is_past_its_retention(filled):
+    assert outcome("purge", "--dry-run", "--database", filled) == (0, "To be removed: responses 3, items 4.")
+    assert outcome("purge", "--database", filled) == (0, "Removed: responses 3, items 4.")
+    assert outcome("purge", "--database", filled) == (0, "Removed: responses 0, items 0.")
+
+
+def test_purges_by_the_age_that_is_named(filled):
+    forever = ("--set", "storage.retention_seconds=0", "--database", filled)
+    assert outcome("purge", "--dry-run", *forever) == (0, "To be removed: responses 1, items 0.")
+    assert outcome("purge", "--older-than", "5d", *forever) == (0, "Removed: responses 4, items 5.")
+
+
+@pytest.mark.parametrize("age", ["0", "0d", "soon", "-1d", ""])
+def test_refuses_an_age_that_cannot_be(path, age):
+    result = run("purge", "--older-than", age, "--database", f"sqlite:///{path}")
+    assert result.exit_code == 2
+    assert "--older-than" in result.output
+    assert not path.exists()
+
+
+def test_purging_needs_the_newest_tables(url):
+    run("upgrade", "0001", "--database", url)
+    code, text = outcome("purge", "--database", url)
+    assert (code, text.endswith("run `gateway db upgrade`.")) == (1, True)

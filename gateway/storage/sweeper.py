@@ -1,0 +1,104 @@
+"""The thread that removes old responses now and then."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.storage.faults import StorageNotReady, explain_fault
+from gateway.storage.retention import Cutoffs, Removed, Sweep
+
+# A process that never lives for a whole interval removes something too.
+_FIRST_WAIT_SECONDS = 60.0
+# SQLite's waiting writers look for the lock ten times a second at least.
+_PAUSE_SECONDS = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+def find_cutoffs(now: float, *, retention_seconds: float, grace_seconds: float) -> Cutoffs:
+    """Return what has had its time by now.
+
+    Args:
+        now: Unix seconds.
+        retention_seconds: how long a tree is kept after its newest member, 0 for ever.
+        grace_seconds: how long a deleted response is kept for what is being made from it.
+    """
+    created = int(now - retention_seconds) if retention_seconds else None
+    return Cutoffs(created=created, deleted=int(now - grace_seconds))
+
+
+def sweep_gently(sweep: Sweep, cutoffs: Cutoffs, stop: threading.Event) -> Removed:
+    """Remove all that can go, with pauses in which others can write, until `stop` is set; returns what went.
+
+    Raises:
+        sqlalchemy.exc.SQLAlchemyError: the database refused a batch, which changed nothing.
+    """
+    total = Removed()
+    for removed in sweep.remove(cutoffs):
+        total += removed
+        if stop.wait(_PAUSE_SECONDS):
+            break
+    return total
+
+
+class Sweeper:
+    """Runs a sweep every `interval_seconds`, which is also how long a deleted response is kept.
+
+    Args:
+        sweep: removes.
+        ensure_schema: raises while the database cannot be used.
+        retention_seconds: how long a tree is kept after its newest member, 0 for ever.
+        interval_seconds: between two sweeps.
+        now: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        ensure_schema: Callable[[], None],
+        *,
+        retention_seconds: float,
+        interval_seconds: float,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._sweep = sweep
+        self._ensure_schema = ensure_schema
+        self._retention_seconds = retention_seconds
+        self._interval_seconds = interval_seconds
+        self._now = now
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-sweeper", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread after the batch it is in. Blocks; idempotent."""
+        self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        wait = min(_FIRST_WAIT_SECONDS, self._interval_seconds)
+        while not self._closed.wait(wait):
+            wait = self._interval_seconds
+            try:
+                self._remove_old()
+            except (SQLAlchemyError, StorageNotReady) as error:
+                _log.warning("old responses were not removed, the next sweep tries again: %s", explain_fault(error))
+            # The thread must outlive any fault.
+            except Exception:  # noqa: BLE001
+                _log.exception("old responses were not removed, the next sweep tries again")
+
+    def _remove_old(self) -> None:
+        self._ensure_schema()
+        cutoffs = find_cutoffs(
+            self._now(), retention_seconds=self._retention_seconds, grace_seconds=self._interval_seconds
+        )
+        total = sweep_gently(self._sweep, cutoffs, self._closed)
+        if total.responses:
+            _log.info("%d old responses with %d items were removed", total.responses, total.items)
