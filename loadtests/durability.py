@@ -1,7 +1,7 @@
 """Kill a gateway under load at random moments and report what became of the responses clients saw completed.
 
-    PYTHONPATH=tests python loadtests/durability.py --kills 200
-    PYTHONPATH=tests python loadtests/durability.py --kills 100 --database postgresql://user@127.0.0.1:5432/empty
+    PYTHONPATH=tests .venv/bin/python loadtests/durability.py --kills 200
+    PYTHONPATH=tests .venv/bin/python loadtests/durability.py --kills 100 --database postgresql://user@127.0.0.1:5432/empty
 
 Without `--database` it takes a new SQLite file. Exits with 1 when a promise was broken.
 """
