@@ -74,13 +74,23 @@ class Report:
 
 
 class Campaign:
-    """Starts the gateway, loads it and kills it, as often as asked; the inference server answers by model."""
+    """Starts the gateway, loads it and kills it, as often as asked; the inference server answers by model.
 
-    def __init__(self, gateway: DatabaseGateway, kills: int, seed: int) -> None:
+    Args:
+        gateway: not started yet, on an empty database.
+        kills: how often.
+        seed: chooses the moments.
+        lifetime: shortest and longest time under load, in seconds.
+    """
+
+    def __init__(
+        self, gateway: DatabaseGateway, kills: int, seed: int, lifetime: tuple[float, float] = LIFETIME_SECONDS
+    ) -> None:
         self.report = Report()
         self._gateway = gateway
         self._kills = kills
         self._random = random.Random(seed)
+        self._lifetime = lifetime
         self._latest: dict[int, str] = {}
 
     def run(self) -> Report:
@@ -89,14 +99,27 @@ class Campaign:
             for number in range(self._kills):
                 self._gateway.start("/readyz")
                 calling = [callers.submit(self._call, number, caller) for caller in range(CALLERS)]
-                time.sleep(self._random.uniform(*LIFETIME_SECONDS))
+                time.sleep(self._random.uniform(*self._lifetime))
                 self._gateway.kill()
                 self.report.kills += 1
                 for call in calling:
                     call.result(30)
         with self._gateway:
-            self._examine()
+            self.examine()
         return self.report
+
+    def examine(self) -> None:
+        """Hold what the running gateway and its database have against what callers were told."""
+        report = self.report
+        kept = {str(id_): str(model) for id_, model in self._gateway.query("SELECT id, model FROM responses")}
+        report.stored = len(kept)
+        report.lost = [id_ for id_ in report.told if id_ not in kept]
+        with client(self._gateway.port) as reader:
+            report.half_stored = [id_ for id_, model in kept.items() if not is_whole(reader, id_, model)]
+        orphans = "SELECT row_id FROM items WHERE response_id IS NULL OR response_id NOT IN (SELECT id FROM responses)"
+        report.integrity = [f"item {row_id} belongs to no response" for (row_id,) in self._gateway.query(orphans)]
+        if self._gateway.on_sqlite:
+            report.integrity += [said for (said,) in self._gateway.query("PRAGMA integrity_check") if said != "ok"]
 
     def _call(self, number: int, caller: int) -> None:
         """Create one response after the other until the gateway is gone; the first continues from before the kill."""
@@ -125,18 +148,6 @@ class Campaign:
                     yield piece
         except OSError:
             return
-
-    def _examine(self) -> None:
-        report = self.report
-        kept = {str(id_): str(model) for id_, model in self._gateway.query("SELECT id, model FROM responses")}
-        report.stored = len(kept)
-        report.lost = [id_ for id_ in report.told if id_ not in kept]
-        with client(self._gateway.port) as reader:
-            report.half_stored = [id_ for id_, model in kept.items() if not is_whole(reader, id_, model)]
-        orphans = "SELECT row_id FROM items WHERE response_id IS NULL OR response_id NOT IN (SELECT id FROM responses)"
-        report.integrity = [f"item {row_id} belongs to no response" for (row_id,) in self._gateway.query(orphans)]
-        if self._gateway.on_sqlite:
-            report.integrity += [said for (said,) in self._gateway.query("PRAGMA integrity_check") if said != "ok"]
 
 
 def find_completed(raw: bytes, *, stream: bool) -> str | None:

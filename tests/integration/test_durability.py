@@ -41,13 +41,13 @@ def test_the_campaign_notices_what_is_gone_or_torn(tmp_path: Path) -> None:
     with Upstream() as upstream:
         upstream.otherwise(answer_by_model)
         gateway = DatabaseGateway(tmp_path, upstream.url, f"sqlite:///{tmp_path}/responses.db")
-        campaign = Campaign(gateway, kills=1, seed=1)
+        campaign = Campaign(gateway, kills=1, seed=1, lifetime=(1.0, 1.0))
         assert campaign.run().broken == []
         first, second, *_ = campaign.report.told
         gateway.change(f"DELETE FROM items WHERE response_id = '{first}' AND role = 'output'")
         gateway.change("PRAGMA foreign_keys = OFF", f"DELETE FROM responses WHERE id = '{second}'")
         with gateway:
-            campaign._examine()
+            campaign.examine()
     assert (campaign.report.half_stored, campaign.report.lost) == ([first], [second])
     assert campaign.report.integrity
 
