@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from sqlalchemy import event, text
 
+from gateway.ports import Deletion
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import open_engine
@@ -80,6 +81,8 @@ async def test_a_dead_connection_is_replaced(sql_store, postgres_engine):
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 async def test_a_connection_lost_while_committing_stores_nothing_twice(sql_store, postgres_engine):
     """The first commit reaches the database, its answer does not reach us."""
+    gone = make_response()
+    await sql_store.append(gone)
     batch = [make_response(make_item("one")), make_response(make_item("two"))]
     commits = []
 
@@ -92,7 +95,9 @@ async def test_a_connection_lost_while_committing_stores_nothing_twice(sql_store
 
     event.listen(sql_store._engine, "commit", lose_answer)
     commit = BatchCommit(sql_store._engine, nothing_to_ensure)
-    assert list(await asyncio.to_thread(commit, batch)) == [None, None]
+    deletion = Deletion(id=gone.id, principal="local", at=1)
+    assert list(await asyncio.to_thread(commit, [*batch, deletion])) == [None, None, None]
     assert len(commits) == 2
     for response in batch:
         assert await sql_store.response("local", response.id) == response
+    assert await sql_store.response("local", gone.id) is None
