@@ -123,6 +123,10 @@ class Upstream(Protocol):
         """
         ...
 
+    def redact(self, text: str) -> str:
+        """Return a text of the server's without the gateway's own key in it."""
+        ...
+
     async def models(self) -> dict[str, Any]:
         """Return the upstream's model list, `{"object": "list", "data": [...]}`.
 

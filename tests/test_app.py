@@ -47,6 +47,9 @@ class FakeUpstream:
         self.log = []
         self.health = UpstreamHealth(healthy=True, detail="ok", checked_at=1, dialect="vllm")
 
+    def redact(self, text):
+        return text.replace("s3cret", "[redacted]")
+
     async def start(self):
         self.log.append("start")
 

@@ -1,4 +1,4 @@
-"""What the log says of a response that failed."""
+"""The end of a response that took too long, and what the log says of each that failed."""
 
 import logging
 
@@ -6,6 +6,11 @@ from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, Unavail
 from gateway.telemetry import names
 
 _logger = logging.getLogger(names.LOGGER_ENGINE)
+
+
+def deadline_passed(seconds: float) -> GatewayError:
+    """Return the error of a response that took longer than `[engine] run_deadline_seconds`."""
+    return GatewayError(f"The response was not finished within {seconds:g} seconds ([engine] run_deadline_seconds).")
 
 
 def log_failure(error: GatewayError) -> None:

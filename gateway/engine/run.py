@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gateway.engine.commit import Committer
 from gateway.engine.delivery import Delivery
-from gateway.engine.failures import log_failure
+from gateway.engine.failures import deadline_passed, log_failure
 from gateway.engine.outbox import Outbox
 from gateway.engine.routing import Route
 from gateway.ports import Clock, UpstreamCall, UpstreamExchange
@@ -175,7 +175,7 @@ class Run:
             async with asyncio.timeout(self._settings.deadline_seconds) as self._patience:
                 yield
         except TimeoutError:
-            raise self._cut or _deadline_passed(self._settings) from None
+            raise self._cut or deadline_passed(self._settings.deadline_seconds) from None
         finally:
             self._patience = None
 
@@ -264,6 +264,9 @@ class Run:
                         await self._relay(exchange)
                     else:
                         await self._ingest_body(exchange)
+                except UpstreamError as error:
+                    error.message = route.upstream.redact(error.message)
+                    raise
                 finally:
                     if self._round.ended:
                         exchange.retire()
@@ -380,12 +383,6 @@ class Run:
     def _expect_delivery(self) -> Delivery:
         assert self._delivery is not None
         return self._delivery
-
-
-def _deadline_passed(settings: RunSettings) -> GatewayError:
-    return GatewayError(
-        f"The response was not finished within {settings.deadline_seconds:g} seconds ([engine] run_deadline_seconds)."
-    )
 
 
 def _drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from gateway.upstream.exchange import HttpExchange
 from gateway.upstream.health import HealthMonitor
 from gateway.upstream.models import ModelList
 from gateway.upstream.pool import ConnectionPool
-from gateway.upstream.refusals import MAX_ERROR_BODY_BYTES, read_refusal
+from gateway.upstream.refusals import MAX_ERROR_BODY_BYTES, read_refusal, redact
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.tasks import end_task
 
@@ -103,6 +103,10 @@ class HttpUpstream:
             UpstreamError: as `open`.
         """
         return await self._models.get()
+
+    def redact(self, text: str) -> str:
+        """Return a text of the server's without the gateway's own key in it."""
+        return str(redact(text, self._settings.api_key))
 
     async def open(self, call: UpstreamCall) -> UpstreamExchange:
         """Send the call and return once the server answered 200.

@@ -135,6 +135,9 @@ class ScriptedUpstream:
     def bodies(self) -> list[Json]:
         return [json.loads(call.body) for call in self.calls]
 
+    def redact(self, text):
+        return text.replace("s3cret", "[redacted]")
+
     async def open(self, call: UpstreamCall) -> Reply:
         self.calls.append(call)
         reply = self.replies.popleft()

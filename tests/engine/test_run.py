@@ -372,3 +372,18 @@ async def test_a_client_that_does_not_read_makes_the_run_wait():
     assert len(reply._waiting) > 900
     assert text_of((await take_all(delivery))[-1]["response"]) == "x" * 1000
     await task
+
+
+@pytest.mark.parametrize("form", ["stream", "json"])
+async def test_the_gateways_own_key_is_taken_out_of_what_an_engine_says(form):
+    words = {"code": "oom", "message": "the key s3cret did it"}
+    if form == "stream":
+        told = await Bench().stream(Reply([*says("Hello").frames()[:5], frame({"type": "error", **words})]))
+        message = told[-1]["response"]["error"]["message"]
+    else:
+        with pytest.raises(UpstreamError) as raised:
+            await Bench().answer(
+                Reply([json.dumps({"status": "failed", "output": [], "error": words}).encode()], event_stream=False)
+            )
+        message = raised.value.message
+    assert message == "the key [redacted] did it"

@@ -79,6 +79,9 @@ class ToyUpstream:
     def health(self):
         return UpstreamHealth(healthy=self.probes <= 0, detail=f"{self.probes} to go", checked_at=0, dialect="vllm")
 
+    def redact(self, text):
+        return text.replace("s3cret", "[redacted]")
+
     async def probe(self):
         self.probes -= 1
         return self.health

@@ -57,6 +57,9 @@ def upstreams():
 def call():
     """Send one request to an ASGI app and return the answer."""
 
+    def redact(self, text):
+        return text.replace("s3cret", "[redacted]")
+
     async def send(app, method, path, **options):
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -467,3 +467,9 @@ async def test_the_key_is_in_no_log_and_no_error(raw_server, connect, call, capl
 
 def test_repr_of_settings_hides_the_key():
     assert "s3cret" not in repr(UpstreamSettings(api_key="s3cret"))
+
+
+def test_the_key_is_taken_out_of_the_servers_words():
+    upstream = HttpUpstream(UpstreamSettings(api_key="s3cret"))
+    assert upstream.redact("your key s3cret is wrong") == "your key [redacted] is wrong"
+    assert HttpUpstream(UpstreamSettings()).redact("nothing to hide") == "nothing to hide"
