@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import ValidationError, structs
 
-from gateway.protocol import events
+from gateway.protocol import codec, events
 from gateway.protocol import upstream_events as up
 from gateway.protocol.accumulator import Accumulator, SummaryMode
 from gateway.protocol.announcer import Round
@@ -227,13 +227,18 @@ def minimal_error(error: GatewayError, sequence_number: int) -> ErrorEvent:
     """Return an `error` event of at most 320 bytes, with the fields flat and nested."""
     code = error.code if _is_plain(error.code, _LONGEST_NAME) else type(error).code
     kind = error.type if _is_plain(error.type, _LONGEST_NAME) else type(error).type
-    message = error.message.replace('"', "'").replace("\\", "/")
+    message = error.message
+    if isinstance(error, ResourceLimitExceeded):
+        message = f"Exceeds {error.resource} ({error.limit} bytes)."
+    message = message.replace('"', "'").replace("\\", "/")
     if not _is_plain(message, len(message)):
         message = "The response failed."
-    # Code and message are there twice; 160 is the rest of the event with its longest number.
-    message = message[: (MINIMAL_ERROR_BYTES - 160 - 2 * len(code) - len(kind)) // 2]
-    detail = ErrorDetail(type=kind, code=code, message=message)
-    return ErrorEvent(sequence_number=sequence_number, code=code, message=message, error=detail)
+    detail = ErrorDetail(type=kind, code=code, message="")
+    event = ErrorEvent(sequence_number=sequence_number, code=code, message="", error=detail)
+    # The message is there twice.
+    room = (MINIMAL_ERROR_BYTES - len(codec.encode(event))) // 2
+    event.message = detail.message = message[: max(0, room)]
+    return event
 
 
 def _is_plain(text: str, longest: int) -> bool:

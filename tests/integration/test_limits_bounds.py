@@ -185,6 +185,7 @@ def test_row_40_no_failure_fits(start_gateway: Callable[..., Gateway], upstream:
     assert data_sizes(answer.body)[0] == limit
     assert data_sizes(answer.body)[1] <= 320
     assert last["code"] == "response_resource_limit_exceeded"
+    assert last["message"] == f"Exceeds {EVENT} ({limit} bytes)."
     assert len(upstream.calls("bare")) == called
     assert gateway.rows() == 0
     expect_no_trace(gateway, answer)

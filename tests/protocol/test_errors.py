@@ -19,6 +19,7 @@ TABLE = {
     errors.StorageUnavailable: (503, "service_unavailable_error", "server_is_overloaded"),
 }
 OWN_CONSTRUCTORS = {
+    errors.ResponseNotFound,
     errors.PreviousResponseNotFound,
     errors.ResourceLimitExceeded,
     errors.UpstreamRefused,
@@ -52,6 +53,13 @@ def test_an_unknown_parent_is_named_but_not_at_any_length():
     assert error.message == "Previous response with id 'resp_1' not found."
     assert (error.status, error.code, error.param) == (400, "previous_response_not_found", "previous_response_id")
     assert len(errors.PreviousResponseNotFound("x" * 10_000).message) < 200
+
+
+def test_an_unknown_response_is_named_but_not_at_any_length():
+    error = errors.ResponseNotFound("resp_1")
+    assert error.message == "Response with id 'resp_1' not found."
+    assert (error.status, error.code, error.param) == (404, "response_not_found", None)
+    assert len(errors.ResponseNotFound("x" * 10_000).message) < 200
 
 
 def test_a_limit_is_named_by_its_key_and_is_not_worth_a_retry():
