@@ -9,11 +9,11 @@ import jsonschema
 import pytest
 
 from gateway.config import GatewayConfig, load_config
-from gateway.config.files import config_folder
 from gateway.config.render import render_reference, render_schema, render_toml, written_files
 from gateway.config.tree import Leaf, env_name, format_path, gateway_tree, leaves, walk
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "config" / "examples"
 LEAVES = [(path, leaf) for path, leaf in leaves(gateway_tree())]
 NAMES = [format_path(path) for path, _ in LEAVES]
 
@@ -84,7 +84,7 @@ def written_default(leaf: Leaf) -> str | None:
         "server = { drain_seconds = '5m', commit_after_seconds = 0, keepalive_seconds = 1.5 }",
         "upstreams = { a = { aliases = { x = 'y' }, api_key_file = '/k' } }",
         "storage.url = 'postgresql://h/d'",
-        *[path.read_text(encoding="utf-8") for path in sorted((config_folder() / "examples").glob("*.toml"))],
+        *[path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.toml"))],
     ],
 )
 def test_the_schema_accepts(validator, text):
@@ -123,9 +123,9 @@ def test_the_schema_knows_every_default(validator):
         assert entry["description"] == leaf.description
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (config_folder() / "examples").glob("*.toml")))
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.toml")))
 def test_an_example_loads_without_a_warning(name):
-    loaded = load_config(config_folder() / "examples" / name)
+    loaded = load_config(EXAMPLES / name)
     assert loaded.warnings == ()
     assert any(origin.kind == "file" for origin in loaded.origins.values())
 
