@@ -52,8 +52,9 @@ def read_refusal(
         return _fail(status, _describe_unexpected(status))
     try:
         document = None if body is None else codec.decode(body)
-    except ValueError:
-        refused = _fail(status, f"The inference server answered {status} with a body that is not JSON.")
+    except ValueError as error:
+        flaw = str(error) if isinstance(error, codec.TooDeepError) else "not JSON"
+        refused = _fail(status, f"The inference server answered {status} with a body that is {flaw}.")
         refused.retry_after = retry_after
         return refused
     # Before anything is shortened: half a key is a secret too.

@@ -117,6 +117,13 @@ def test_bodies_that_are_not_json_become_502(status, raw):
     assert "html" not in refused.message
 
 
+def test_a_body_that_is_nested_too_deeply_is_named_so():
+    nested = b'{"error":' * 300 + b"1" + b"}" * 300
+    refused = read(400, raw=nested, headers={"retry-after": "3"})
+    assert (refused.status, refused.code, refused.retry_after) == (502, "upstream_error", 3.0)
+    assert refused.message == "The inference server answered 400 with a body that is nested deeper than 256 levels."
+
+
 @pytest.mark.parametrize("document", [[], "text", 5, {}, {"error": None}, {"error": []}, {"error": {"message": 7}}])
 def test_json_without_an_envelope_still_has_a_message(document):
     refused = read(422, document)
