@@ -176,8 +176,9 @@ def build_parts(
     Raises:
         StartError: a part cannot be built as it is configured.
     """
+    metrics = metrics or Metrics()
     try:
-        store = store or SqlStore(_store_settings(config.storage))
+        store = store or SqlStore(_store_settings(config.storage), metrics.storage_load)
         tracing = tracing or Tracing.from_environment(os.environ)
     except (StorageNotReady, TracingError) as error:
         raise StartError(str(error)) from error
@@ -186,7 +187,6 @@ def build_parts(
             name: HttpUpstream(_upstream_settings(upstream, config), name=name)
             for name, upstream in config.upstream_map().items()
         }
-    metrics = metrics or Metrics()
     clock = clock or SystemClock()
     ids = ids or UuidIds()
     engine = engine or Engine(

@@ -115,6 +115,7 @@ class GatewayServer(_Server):
 
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
         super().__init__(gateway.public, gateway.parts.config.server, gateway.public.note_refusal)
+        gateway.parts.metrics.client_connections.set_function(lambda: len(self.server_state.connections))
         self.forced = False
         self._gateway = gateway
         self._announce = announce

@@ -75,9 +75,15 @@ class Seats:
         name: the upstream's name, for messages.
         limit: calls at once.
         wait_seconds: longest wait for a free seat.
+
+    Attributes:
+        taken: seats held now.
+        waiting: calls that wait for one.
     """
 
     def __init__(self, name: str, limit: int, wait_seconds: float) -> None:
+        self.taken = 0
+        self.waiting = 0
         self._name = name
         self._limit = limit
         self._wait_seconds = wait_seconds
@@ -91,6 +97,7 @@ class Seats:
             Unavailable: none became free in time.
         """
         # Not wait_for: before Python 3.12 it swallows a cancellation that arrives together with the seat.
+        self.waiting += 1
         try:
             async with asyncio.timeout(self._wait_seconds if self._free.locked() else None):
                 await self._free.acquire()
@@ -99,7 +106,11 @@ class Seats:
                 f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "
                 "([upstream] max_concurrent); send the request again later."
             ) from None
+        finally:
+            self.waiting -= 1
+        self.taken += 1
         try:
             yield
         finally:
+            self.taken -= 1
             self._free.release()

@@ -35,6 +35,9 @@ class Routing:
         upstreams: the servers by name.
         configs: their configurations under the same names.
         responses: how requests are read, whatever the server.
+
+    Attributes:
+        seats: the seats of each server, by its name.
     """
 
     def __init__(
@@ -42,9 +45,10 @@ class Routing:
     ) -> None:
         self._named: dict[str, Route] = {}
         self._open: Route | None = None
+        self.seats: dict[str, Seats] = {}
         self._all = [upstreams[name] for name in configs]
         for name, config in configs.items():
-            seats = Seats(name, config.max_concurrent, config.max_concurrent_wait_seconds)
+            seats = self.seats[name] = Seats(name, config.max_concurrent, config.max_concurrent_wait_seconds)
             policy = _policy(config, responses)
             route = Route(upstreams[name], seats, policy, config.cache_salt_per_principal, "")
             for model in config.models:

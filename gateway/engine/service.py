@@ -67,6 +67,8 @@ class Engine:
         self._server = config.server
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._routing = Routing(upstreams, config.upstream_map(), config.responses)
+        for name, seats in self._routing.seats.items():
+            metrics.watch_calls(name, seats)
         self._committer = Committer(store, ids, metrics)
         self._settings = RunSettings(
             limits=Limits(

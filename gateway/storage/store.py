@@ -21,6 +21,7 @@ from gateway.storage.rows import build_response, select_response
 from gateway.storage.settings import StoreSettings, is_sqlite
 from gateway.storage.sweeper import Sweeper
 from gateway.storage.writer import Writer
+from gateway.telemetry.metrics import StorageLoad
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +29,12 @@ _log = logging.getLogger(__name__)
 class SqlStore:
     """`ports.Store` on SQLite or PostgreSQL. Several processes may share one database."""
 
-    def __init__(self, settings: StoreSettings) -> None:
+    def __init__(self, settings: StoreSettings, load: StorageLoad | None = None) -> None:
         """Prepare the parts; connects to nothing.
+
+        Args:
+            settings: the database, and every bound.
+            load: kept up to date with what waits to be written.
 
         Raises:
             StorageNotReady: the PostgreSQL driver is not installed.
@@ -46,6 +51,7 @@ class SqlStore:
             max_entries=settings.writer_max_entries,
             max_bytes=settings.writer_max_bytes,
             batch_entries=settings.writer_batch_entries,
+            load=load,
         )
         self._sweeper = Sweeper(
             Sweep(self._engine, batch_responses=settings.retention_batch_responses),

@@ -12,6 +12,7 @@ from msgspec import Struct
 from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
 from gateway.storage.rows import count_item_bytes
+from gateway.telemetry.metrics import StorageLoad
 
 Change: TypeAlias = StoredResponse | Deletion
 Outcome: TypeAlias = GatewayError | None
@@ -33,13 +34,21 @@ class Writer:
     `commit` gets a batch in order and returns one outcome for each: None once it is durable, else its error.
     """
 
-    def __init__(self, commit: Commit, *, max_entries: int, max_bytes: int, batch_entries: int) -> None:
+    def __init__(
+        self,
+        commit: Commit,
+        *,
+        max_entries: int,
+        max_bytes: int,
+        batch_entries: int,
+        load: StorageLoad | None = None,
+    ) -> None:
         self._commit = commit
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._batch_entries = batch_entries
         self._queue: deque[_Entry] = deque()
-        self._bytes = 0
+        self._load = load or StorageLoad()
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -61,7 +70,8 @@ class Writer:
         with self._changed:
             self._admit(entry)
             self._queue.append(entry)
-            self._bytes += size
+            self._load.entries += 1
+            self._load.bytes += size
             self._changed.notify()
         await entry.done
 
@@ -78,14 +88,15 @@ class Writer:
             raise StorageUnavailable("The store is closed.")
         if len(self._queue) >= self._max_entries:
             raise StorageUnavailable(f"More than writer_max_entries ({self._max_entries}) responses wait to be stored.")
-        if self._bytes and self._bytes + entry.size > self._max_bytes:
+        if self._load.bytes and self._load.bytes + entry.size > self._max_bytes:
             raise StorageUnavailable(f"More than writer_max_bytes ({self._max_bytes}) wait to be stored.")
 
     def _run(self) -> None:
         while batch := self._take():
             outcomes = self._commit_safely([entry.change for entry in batch])
             with self._changed:
-                self._bytes -= sum(entry.size for entry in batch)
+                self._load.entries -= len(batch)
+                self._load.bytes -= sum(entry.size for entry in batch)
             _announce(batch, outcomes)
 
     def _take(self) -> list[_Entry]:

@@ -1,6 +1,8 @@
 """The metrics of one app, in a registry of its own."""
 
+import asyncio
 import platform
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -25,6 +27,33 @@ class DeliveryLoad:
         self.bytes = 0
 
 
+class StorageLoad:
+    """What waits to be written to the database; changed by the writer under its own lock.
+
+    Attributes:
+        entries: responses and deletions that wait or are being committed.
+        bytes: their bytes.
+    """
+
+    __slots__ = ("bytes", "entries")
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.bytes = 0
+
+
+class CallLoad(Protocol):
+    """The calls of one inference server.
+
+    Attributes:
+        taken: calls that run.
+        waiting: calls that wait for their turn.
+    """
+
+    taken: int
+    waiting: int
+
+
 class Metrics:
     """Every metric family, created once and held by attribute: a bump is one call, without a lookup by name.
 
@@ -41,11 +70,15 @@ class Metrics:
         self.request_seconds = self._histogram(names.REQUEST_SECONDS)
         self.responses_total = self._counter(names.RESPONSES)
         self.active_responses = self._gauge(names.ACTIVE_RESPONSES)
+        self.client_connections = self._gauge(names.CLIENT_CONNECTIONS)
+        self._gauge(names.TASKS).set_function(_count_tasks)
         self.stream_events_total = self._counter(names.STREAM_EVENTS)
         self.ttft_seconds = self._histogram(names.TTFT_SECONDS)
 
         self.upstream_requests_total = self._counter(names.UPSTREAM_REQUESTS)
         self.upstream_ttfb_seconds = self._histogram(names.UPSTREAM_TTFB_SECONDS)
+        self._upstream_calls_running = self._gauge(names.UPSTREAM_CALLS_RUNNING)
+        self._upstream_calls_waiting = self._gauge(names.UPSTREAM_CALLS_WAITING)
 
         self.limit_breaches_total = self._counter(names.LIMIT_BREACHES)
         self.retained_bytes = self._histogram(names.RETAINED_BYTES)
@@ -60,11 +93,19 @@ class Metrics:
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)
 
+        self.storage_load = StorageLoad()
+        self._gauge(names.STORAGE_QUEUE_ENTRIES).set_function(lambda: self.storage_load.entries)
+        self._gauge(names.STORAGE_QUEUE_BYTES).set_function(lambda: self.storage_load.bytes)
         self.storage_append_seconds = self._histogram(names.STORAGE_APPEND_SECONDS)
         self.storage_failures_total = self._counter(names.STORAGE_FAILURES)
 
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)
+
+    def watch_calls(self, upstream: str, load: CallLoad) -> None:
+        """Show the calls of an inference server under its name from now on."""
+        self._upstream_calls_running.labels(upstream=upstream).set_function(lambda: load.taken)
+        self._upstream_calls_waiting.labels(upstream=upstream).set_function(lambda: load.waiting)
 
     def render(self) -> bytes:
         """Return the Prometheus text exposition of everything in the registry."""
@@ -78,3 +119,11 @@ class Metrics:
 
     def _histogram(self, metric: Metric) -> Histogram:
         return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
+
+
+def _count_tasks() -> int:
+    """Count the tasks of the event loop that shows the metrics; none where they are shown outside of one."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0

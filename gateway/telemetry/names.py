@@ -59,6 +59,12 @@ ACTIVE_RESPONSES = Metric(
     "gauge",
     "Requests for a response being served now, from their headers to the last byte.",
 )
+CLIENT_CONNECTIONS = Metric("gateway_client_connections", "gauge", "Client connections open now.")
+TASKS = Metric(
+    "gateway_tasks",
+    "gauge",
+    "Tasks of the event loop; follows the requests being served, a rise without them is a leak.",
+)
 STREAM_EVENTS = Metric(
     "gateway_stream_events_total", "counter", "Events of streams, counted when they are handed over for sending."
 )
@@ -81,6 +87,18 @@ UPSTREAM_TTFB_SECONDS = Metric(
     "Time from an inference call to its status line, or to its failure without one.",
     (),
     _TTFT_SECONDS,
+)
+UPSTREAM_CALLS_RUNNING = Metric(
+    "gateway_upstream_calls_running",
+    "gauge",
+    "Inference calls of one inference server that run now, bounded by its `max_concurrent`.",
+    ("upstream",),
+)
+UPSTREAM_CALLS_WAITING = Metric(
+    "gateway_upstream_calls_waiting",
+    "gauge",
+    "Inference calls that wait for their turn because `max_concurrent` of them run.",
+    ("upstream",),
 )
 LIMIT_BREACHES = Metric(
     "gateway_limit_breaches_total", "counter", "Responses ended by a limit of `[responses]`, by its key.", ("resource",)
@@ -114,6 +132,10 @@ UNKNOWN_EVENTS = Metric(
 UNSUPPORTED_TOOLS = Metric(
     "gateway_unsupported_tools_total", "counter", "Hosted tools left out of a request because they cannot be run."
 )
+STORAGE_QUEUE_ENTRIES = Metric(
+    "gateway_storage_queue_entries", "gauge", "Responses and deletions waiting for a commit, or in one."
+)
+STORAGE_QUEUE_BYTES = Metric("gateway_storage_queue_bytes", "gauge", "Bytes waiting for a commit, or in one.")
 STORAGE_APPEND_SECONDS = Metric(
     "gateway_storage_append_seconds",
     "histogram",

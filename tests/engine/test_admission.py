@@ -76,6 +76,7 @@ async def test_a_seat_is_waited_for_no_longer_than_configured(wait_seconds):
     async with seats.take():
         with pytest.raises(Unavailable, match=r"'gpu' is at its limit of 1 .*max_concurrent"):
             await seats.take().__aenter__()
+        assert (seats.taken, seats.waiting) == (1, 0)
     async with seats.take():
         pass
 
@@ -92,9 +93,11 @@ async def test_those_who_wait_get_seats_in_order():
     tasks = [asyncio.create_task(sit(seats, leave, taken), name=str(number)) for number in range(3)]
     await settle()
     assert taken == ["0"]
+    assert (seats.taken, seats.waiting) == (1, 2)
     leave.set()
     await asyncio.gather(*tasks)
     assert taken == ["0", "1", "2"]
+    assert (seats.taken, seats.waiting) == (0, 0)
 
 
 async def test_an_error_frees_the_seat():
@@ -119,5 +122,6 @@ async def test_a_cancellation_frees_the_seat_whenever_it_comes(turns):
     await asyncio.wait([waiter], timeout=1)
     assert waiter.cancelled(), "the cancellation was lost"
     await holder
+    assert (seats.taken, seats.waiting) == (0, 0)
     async with seats.take():
         pass

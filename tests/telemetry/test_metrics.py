@@ -1,3 +1,4 @@
+import asyncio
 import re
 from pathlib import Path
 
@@ -53,3 +54,12 @@ def test_two_apps_in_one_process_share_nothing():
 def test_build_info_names_the_version():
     sample = families(Metrics())["gateway_build_info"].samples[0]
     assert (sample.labels["version"], sample.value) == (__version__, 1)
+
+
+async def test_tasks_are_those_of_the_loop_that_shows_them():
+    metrics = Metrics()
+    alone = metrics.registry.get_sample_value("gateway_tasks")
+    waiting = asyncio.create_task(asyncio.Event().wait())
+    assert metrics.registry.get_sample_value("gateway_tasks") == alone + 1
+    waiting.cancel()
+    assert await asyncio.to_thread(metrics.registry.get_sample_value, "gateway_tasks") == 0
