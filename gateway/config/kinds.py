@@ -1,7 +1,7 @@
 """The kinds of settings: what a value may look like, how it is parsed and how the JSON Schema describes it."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
@@ -24,6 +24,9 @@ from gateway.config.units import (
     parse_size,
 )
 
+LIVE_KEYWORD: Final = "x-applies-on-reload"
+"""Keyword of the JSON Schema that tells whether a reload applies a change of the key."""
+
 
 def kind(
     name: str,
@@ -43,15 +46,30 @@ def kind(
     return Meta(extra={"kind": name, "parse": parse, "render": render}, extra_json_schema=dict(schema or {}))
 
 
-def doc(description: str, *, env: str | None = None, **constraints: Any) -> Meta:
+def doc(
+    description: str,
+    *,
+    env: str | None = None,
+    live: bool = False,
+    waits_for: tuple[str, ...] = (),
+    extra_json_schema: Mapping[str, Any] | None = None,
+    **constraints: Any,
+) -> Meta:
     """Describe one setting.
 
     Args:
         description: for people; the config file, the JSON Schema and the reference page show it.
         env: a second environment variable besides the derived one.
+        live: whether a reload applies a change; otherwise it needs a restart.
+        waits_for: dotted paths of keys that need a restart; while a change of one waits for it, this key waits too.
+        extra_json_schema: additions to the JSON Schema.
         constraints: of `msgspec.Meta`, for example `ge`.
     """
-    return Meta(description=description, extra={"env": env} if env else {}, **constraints)
+    extra: dict[str, Any] = {"live": live, "waits_for": waits_for}
+    if env:
+        extra["env"] = env
+    schema = {**(extra_json_schema or {}), LIVE_KEYWORD: live}
+    return Meta(description=description, extra=extra, extra_json_schema=schema, **constraints)
 
 
 _DURATION = kind("duration", parse_duration, render=format_duration, schema={"pattern": DURATION_PATTERN})

@@ -26,6 +26,7 @@ _TOML_HEAD = """\
 # Responses Gateway. Every key is listed with its default; uncomment what you want to change.
 # Sizes: bytes, or "10MB", "8MiB". Durations: seconds, or "250ms", "30s", "5m", "1h", "30d".
 # `gateway config check FILE` finds mistakes; `gateway config show --origin` tells where each value comes from.
+# What applies on reload is read again on SIGHUP; every other key needs a restart.
 """
 
 _REFERENCE_HEAD = """\
@@ -56,6 +57,9 @@ that sets both is an error.
 
 `gateway config check` reports every problem at once, `gateway config show --origin` tells where each value comes from,
 `gateway config init` writes a commented file, and `gateway config schema` prints the JSON Schema for editors.
+
+On SIGHUP the gateway reads the same sources again and applies the keys that say so, without interrupting anything; see
+[Change the configuration without a restart](../howto/reload.md).
 """
 
 
@@ -79,9 +83,16 @@ def _comment(text: str) -> list[str]:
 
 
 def _describe(node: Node) -> str:
+    words = [node.description]
     if isinstance(node, Leaf) and node.choices:
-        return f"{node.description} One of: {', '.join(node.choices)}."
-    return node.description
+        words.append(f"One of: {', '.join(node.choices)}.")
+    if _is_live(node):
+        words.append("Applies on reload.")
+    return " ".join(words)
+
+
+def _is_live(node: Node) -> bool:
+    return not isinstance(node, Table) and node.live
 
 
 def _toml_default(node: Node) -> str:
@@ -149,11 +160,12 @@ def _render_key(path: KeyPath, node: Node) -> Iterator[str]:
         yield f"- Type: {node.kind}{choices}{_bounds(node)}"
         yield f"- Default: {'none' if node.default is None else f'`{_toml_default(node)}`'}"
         aliases = [f" or `{node.extra['env']}`"] if "env" in node.extra else []
-        yield f"- Environment: `{env_name(path)}`{''.join(aliases)}\n"
+        yield f"- Environment: `{env_name(path)}`{''.join(aliases)}"
     else:
         yield "- Type: table of strings"
         yield "- Default: `{}`"
-        yield f"- Environment: `{env_name((*path, _PLACEHOLDER))}`, or `{env_name(path)}` with the whole table\n"
+        yield f"- Environment: `{env_name((*path, _PLACEHOLDER))}`, or `{env_name(path)}` with the whole table"
+    yield f"- Applies: {'on reload' if _is_live(node) else 'after a restart'}\n"
 
 
 def _bounds(leaf: Leaf) -> str:

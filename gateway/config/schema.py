@@ -52,51 +52,68 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         doc("Address to listen on. A loopback address keeps the gateway private to this machine."),
     ] = "127.0.0.1"
     port: Annotated[Port, doc("Port to listen on; 0 takes a free one.")] = 9000
-    max_request_body_bytes: Annotated[Size, doc("Largest request body; a larger one is refused with 413.")] = 10 * MIB
+    max_request_body_bytes: Annotated[
+        Size, doc("Largest request body; a larger one is refused with 413.", live=True)
+    ] = 10 * MIB
     request_body_timeout_seconds: Annotated[
-        Duration, doc("A request body that takes longer to arrive is refused with 408.")
+        Duration, doc("A request body that takes longer to arrive is refused with 408.", live=True)
     ] = 60.0
-    max_header_bytes: Annotated[Size, doc("Largest request head, URL included; a larger one is refused with 431.")] = (
-        64 * KIB
-    )
+    max_header_bytes: Annotated[
+        Size, doc("Largest request head, URL included; a larger one is refused with 431.", live=True)
+    ] = 64 * KIB
     header_timeout_seconds: Annotated[
         Duration,
-        doc("A request head that takes longer to arrive is refused with 408; a new connection must begin one in time."),
+        doc(
+            "A request head that takes longer to arrive is refused with 408; a new connection must begin one in time.",
+            live=True,
+        ),
     ] = 10.0
     idle_connection_seconds: Annotated[
-        Duration, doc("A connection that is idle for so long after an answer is closed; proxies must give up earlier.")
+        Duration,
+        doc(
+            "A connection that is idle for so long after an answer is closed; proxies must give up earlier.", live=True
+        ),
     ] = 75.0
     commit_after_seconds: Annotated[
         DurationOrZero,
         doc(
             "How long a stream waits for the inference server to accept before status 200 goes out; until then a "
-            "refusal still keeps its own status. 0 does not wait."
+            "refusal still keeps its own status. 0 does not wait.",
+            live=True,
         ),
     ] = 10.0
     keepalive_seconds: Annotated[
-        Duration, doc("A stream that was silent for so long gets a keep-alive, so that proxies hold it open.")
+        Duration,
+        doc("A stream that was silent for so long gets a keep-alive, so that proxies hold it open.", live=True),
     ] = 15.0
     send_deadline_seconds: Annotated[
-        Duration, doc("A client that takes not one byte for so long is disconnected and its inference aborted.")
+        Duration,
+        doc("A client that takes not one byte for so long is disconnected and its inference aborted.", live=True),
     ] = 30.0
     drain_seconds: Annotated[
-        DurationOrZero, doc("How long running requests may go on after SIGTERM before they are cut off.")
+        DurationOrZero, doc("How long running requests may go on after SIGTERM before they are cut off.", live=True)
     ] = 30.0
     close_grace_seconds: Annotated[
-        DurationOrZero, doc("How long clients may take their last bytes when the gateway stops, at the least.")
+        DurationOrZero,
+        doc("How long clients may take their last bytes when the gateway stops, at the least.", live=True),
     ] = 2.0
     max_connections: Annotated[
-        Count, doc("Client connections open at once; further ones are answered 503, /livez excepted, and closed.")
+        Count,
+        doc("Client connections open at once; further ones are answered 503, /livez excepted, and closed.", live=True),
     ] = 4096
     max_concurrent_requests: Annotated[
-        Count, doc("Responses in the making at once, per process; further ones are refused with 503 and Retry-After.")
+        Count,
+        doc(
+            "Responses in the making at once, per process; further ones are refused with 503 and Retry-After.",
+            live=True,
+        ),
     ] = 1024
     delivery_max_batches: Annotated[
-        Count, doc("Batches of events waiting for one client before its inference is paused.")
+        Count, doc("Batches of events waiting for one client before its inference is paused.", live=True)
     ] = 256
     delivery_max_bytes: Annotated[
         Size,
-        doc("Bytes of events waiting for one client before its inference is paused; one batch always fits."),
+        doc("Bytes of events waiting for one client before its inference is paused; one batch always fits.", live=True),
     ] = 4 * MIB
     socket_send_buffer_bytes: Annotated[
         Size, doc("Kernel send buffer of each client socket; bounds what a client that stopped reading holds there.")
@@ -106,11 +123,18 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         doc(
             "Names accepted in the Host header besides the loopback names and the bound address, without a port. When "
             "none is listed, a gateway on a loopback address accepts only those, and any other accepts every Host, "
-            "which lets web pages in by DNS rebinding. There are no wildcards."
+            "which lets web pages in by DNS rebinding. There are no wildcards.",
+            live=True,
+            waits_for=("server.host", "admin.bind"),
         ),
     ] = ()
     allowed_origins: Annotated[
-        Origins, doc("Origins of web pages that may call the gateway, such as https://chat.example.com.")
+        Origins,
+        doc(
+            "Origins of web pages that may call the gateway, such as https://chat.example.com.",
+            live=True,
+            waits_for=("server.host", "admin.bind"),
+        ),
     ] = ()
 
 
@@ -128,46 +152,58 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
     """The inference server; `[upstreams.<name>]` with the same keys describes several."""
 
     url: Annotated[HttpUrl, doc("Base URL; a trailing slash or /v1 is dropped.")] = "http://127.0.0.1:8000"
-    api_key: Annotated[ApiKey, doc("Key sent to the inference server as a bearer token.")] = None
+    api_key: Annotated[ApiKey, doc("Key sent to the inference server as a bearer token.", live=True)] = None
     api_key_file: Annotated[
-        FilePath | None, doc("File that holds api_key, in the place of it; one trailing line break is dropped.")
+        FilePath | None,
+        doc("File that holds api_key, in the place of it; one trailing line break is dropped.", live=True),
     ] = None
-    models: Annotated[Names, doc("Models served there; empty means every model.")] = ()
+    models: Annotated[Names, doc("Models served there; empty means every model.", live=True)] = ()
     aliases: Annotated[
         Mapping[str, str],
-        doc('Names that callers may use, each with the model it stands for: { small = "qwen-0.6b" }.'),
+        doc('Names that callers may use, each with the model it stands for: { small = "qwen-0.6b" }.', live=True),
     ] = {}
     dialect: Annotated[
         Literal["auto", "vllm", "llamacpp", "generic"],
         doc("What kind of server it is; auto asks it. It decides which request fields the server would reject."),
     ] = "auto"
-    connect_timeout_seconds: Annotated[Duration, doc("Limit for opening a connection.")] = 5.0
+    connect_timeout_seconds: Annotated[Duration, doc("Limit for opening a connection.", live=True)] = 5.0
     first_byte_timeout_seconds: Annotated[
-        Duration, doc("Limit from the request to the status line; a busy server queues requests meanwhile.")
+        Duration, doc("Limit from the request to the status line; a busy server queues requests meanwhile.", live=True)
     ] = 600.0
-    idle_timeout_seconds: Annotated[Duration, doc("Limit between two reads of an answer.")] = 300.0
-    total_timeout_seconds: Annotated[Duration, doc("Limit for one whole call.")] = 3600.0
+    idle_timeout_seconds: Annotated[Duration, doc("Limit between two reads of an answer.", live=True)] = 300.0
+    total_timeout_seconds: Annotated[Duration, doc("Limit for one whole call.", live=True)] = 3600.0
     max_connections: Annotated[Count, doc("Connections open at once.")] = 1024
-    max_concurrent: Annotated[Count, doc("Calls running at once; further ones wait.")] = 1024
+    max_concurrent: Annotated[Count, doc("Calls running at once; further ones wait.", live=True)] = 1024
     max_concurrent_wait_seconds: Annotated[
-        DurationOrZero, doc("How long a call waits for its turn before it is refused with 503 and Retry-After.")
+        DurationOrZero,
+        doc("How long a call waits for its turn before it is refused with 503 and Retry-After.", live=True),
     ] = 30.0
-    health_interval_seconds: Annotated[Duration, doc("Time between two health probes.")] = 10.0
-    probe_timeout_seconds: Annotated[Duration, doc("Limit for one health probe.")] = 5.0
+    health_interval_seconds: Annotated[Duration, doc("Time between two health probes.", live=True)] = 10.0
+    probe_timeout_seconds: Annotated[Duration, doc("Limit for one health probe.", live=True)] = 5.0
     models_cache_seconds: Annotated[
-        DurationOrZero, doc("How long the list of models is reused; 0 asks every time.")
+        DurationOrZero, doc("How long the list of models is reused; 0 asks every time.", live=True)
     ] = 5.0
     allow_fields: Annotated[
         tuple[AllowedField, ...],
-        doc("Request fields with power over the inference server that callers may set; none is passed on unlisted."),
+        doc(
+            "Request fields with power over the inference server that callers may set; none is passed on unlisted.",
+            live=True,
+        ),
     ] = ()
-    forward_headers: Annotated[HeaderNames, doc("Request headers of the caller that are passed on.")] = ()
+    forward_headers: Annotated[HeaderNames, doc("Request headers of the caller that are passed on.", live=True)] = ()
     remote_images: Annotated[
         Literal["refuse", "forward"],
-        doc("What to do with http(s) image URLs, which the inference server would fetch; data URLs always pass."),
+        doc(
+            "What to do with http(s) image URLs, which the inference server would fetch; data URLs always pass.",
+            live=True,
+        ),
     ] = "refuse"
     cache_salt_per_principal: Annotated[
-        bool, doc("Give every caller a prefix cache of its own, so that timing tells nothing about others' prompts.")
+        bool,
+        doc(
+            "Give every caller a prefix cache of its own, so that timing tells nothing about others' prompts.",
+            live=True,
+        ),
     ] = False
     read_slice_bytes: Annotated[Size, doc("Bytes of one stream processed before the other streams get their turn.")] = (
         64 * KIB
@@ -183,40 +219,50 @@ class ResponsesConfig(Section, frozen=True, kw_only=True):
             "Logical output kept for one response over all its rounds and tool results: the UTF-8 bytes of its strings "
             "and 32 bytes for each JSON value. It is an account, not resident memory.",
             env="AGENTIC_MAX_RETAINED_RESPONSE_BYTES",
+            live=True,
         ),
     ] = 8 * MIB
     max_upstream_json_bytes: Annotated[
-        Size, doc("One JSON body from the inference server.", env="AGENTIC_MAX_UPSTREAM_JSON_BYTES")
+        Size, doc("One JSON body from the inference server.", env="AGENTIC_MAX_UPSTREAM_JSON_BYTES", live=True)
     ] = 16 * MIB
     max_upstream_sse_line_bytes: Annotated[
-        Size, doc("One line of an event stream from the inference server.", env="AGENTIC_MAX_UPSTREAM_SSE_LINE_BYTES")
+        Size,
+        doc(
+            "One line of an event stream from the inference server.",
+            env="AGENTIC_MAX_UPSTREAM_SSE_LINE_BYTES",
+            live=True,
+        ),
     ] = 16 * MIB
     max_stream_event_bytes: Annotated[
         Size,
         doc(
             "One event sent to a client, as serialized. The last event of a stream repeats the whole response.",
             env="AGENTIC_MAX_STREAM_EVENT_BYTES",
+            live=True,
         ),
     ] = 1 * MIB
     strict_parameters: Annotated[
-        bool, doc("Refuse unknown request fields with 400 instead of passing them to the inference server.")
+        bool, doc("Refuse unknown request fields with 400 instead of passing them to the inference server.", live=True)
     ] = False
     reasoning_summary: Annotated[
         Literal["off", "instead", "both"],
         doc(
             "Show reasoning text as summary events too, for clients that read only those: `both` besides the text, "
-            "`instead` of it when the request asked for a summary."
+            "`instead` of it when the request asked for a summary.",
+            live=True,
         ),
     ] = "off"
-    max_json_depth: Annotated[Count, doc("Nesting of a request body; deeper is refused with 400.", le=900)] = 100
-    max_tools: Annotated[Count, doc("Tools in one request; more are refused with 400.")] = 1024
-    max_input_items: Annotated[Count, doc("Input items in one request; more are refused with 400.")] = 10_000
+    max_json_depth: Annotated[
+        Count, doc("Nesting of a request body; deeper is refused with 400.", le=900, live=True)
+    ] = 100
+    max_tools: Annotated[Count, doc("Tools in one request; more are refused with 400.", live=True)] = 1024
+    max_input_items: Annotated[Count, doc("Input items in one request; more are refused with 400.", live=True)] = 10_000
 
 
 class EngineConfig(Section, frozen=True, kw_only=True):
     """How long one response may go on."""
 
-    run_deadline_seconds: Annotated[Duration, doc("Time for one response; then it ends as failed.")] = 3600.0
+    run_deadline_seconds: Annotated[Duration, doc("Time for one response; then it ends as failed.", live=True)] = 3600.0
 
 
 class StorageConfig(Section, frozen=True, kw_only=True):
@@ -285,9 +331,9 @@ class StorageConfig(Section, frozen=True, kw_only=True):
 class TelemetryConfig(Section, frozen=True, kw_only=True):
     """Logs. Traces follow the standard OTEL_* variables."""
 
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], doc("Least severe level that is logged.")] = (
-        "info"
-    )
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], doc("Least severe level that is logged.", live=True)
+    ] = "info"
     log_format: Annotated[
         Literal["auto", "json", "console"], doc("auto writes for people on a terminal and JSON lines elsewhere.")
     ] = "auto"

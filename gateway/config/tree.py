@@ -45,6 +45,11 @@ class Leaf(Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any]
 
     @property
+    def live(self) -> bool:
+        """Whether a reload applies a change."""
+        return bool(self.extra.get("live"))
+
+    @property
     def secret(self) -> bool:
         """Whether its value is hidden."""
         return isinstance(self.base, type) and issubclass(self.base, Secret)
@@ -121,10 +126,12 @@ class Entries(Struct, frozen=True, kw_only=True):
     Attributes:
         item: what each entry is.
         description: for people.
+        live: whether a reload applies a change of the whole.
     """
 
     item: "Leaf | Table | Entries"
     description: str
+    live: bool = False
 
 
 Node = Leaf | Table | Entries
@@ -138,7 +145,8 @@ def gateway_tree() -> Table:
 def _describe(annotation: Any, default: Any) -> Node:
     base, optional, description, extra = _unwrap(annotation)
     if get_origin(base) is Mapping:
-        return Entries(item=_describe(get_args(base)[1], None), description=description)
+        item = _describe(get_args(base)[1], None)
+        return Entries(item=item, description=description, live=bool(extra.get("live")))
     if isinstance(base, type) and issubclass(base, Struct):
         return _describe_table(base, optional=optional)
     return Leaf(type=annotation, base=base, description=description, default=default, extra=extra)
