@@ -136,6 +136,9 @@ class ServerConfig(Section, frozen=True, kw_only=True):
             waits_for=("server.host", "admin.bind"),
         ),
     ] = ()
+    openapi: Annotated[
+        bool, doc("Whether to serve the description of the API, at /openapi.json for programs and at /docs for people.")
+    ] = True
 
 
 class AdminConfig(Section, frozen=True, kw_only=True):
