@@ -22,6 +22,7 @@ from gateway.config.units import (
     format_size,
     parse_duration,
     parse_size,
+    parse_size_or_zero,
 )
 
 LIVE_KEYWORD: Final = "x-applies-on-reload"
@@ -75,9 +76,14 @@ def doc(
 _DURATION = kind("duration", parse_duration, render=format_duration, schema={"pattern": DURATION_PATTERN})
 
 Size = Annotated[int, Meta(gt=0), kind("size", parse_size, render=format_size, schema={"pattern": SIZE_PATTERN})]
+SizeOrZero = Annotated[
+    int, Meta(ge=0), kind("size", parse_size_or_zero, render=format_size, schema={"pattern": SIZE_PATTERN})
+]
 Duration = Annotated[float, Meta(gt=0), _DURATION]
 DurationOrZero = Annotated[float, Meta(ge=0), _DURATION]
 Count = Annotated[int, Meta(ge=1)]
+CountOrZero = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1), kind("number", lambda value: value)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Host = Annotated[str, kind("host", parse_host)]
 Hosts = Annotated[tuple[str, ...], kind("array of hosts", parse_hosts)]

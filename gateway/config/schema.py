@@ -9,6 +9,7 @@ from gateway.config.kinds import (
     ApiKey,
     Bind,
     Count,
+    CountOrZero,
     DatabaseUrl,
     Duration,
     DurationOrZero,
@@ -20,7 +21,9 @@ from gateway.config.kinds import (
     Names,
     Origins,
     Port,
+    Share,
     Size,
+    SizeOrZero,
     doc,
 )
 from gateway.config.secret import SecretUrl
@@ -170,6 +173,45 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
         doc("What kind of server it is; auto asks it. It decides which request fields the server would reject."),
     ] = "auto"
     connect_timeout_seconds: Annotated[Duration, doc("Limit for opening a connection.", live=True)] = 5.0
+    connect_retries: Annotated[
+        CountOrZero,
+        doc(
+            "Further attempts at a call for which no connection could be opened. A call of which a byte was sent is "
+            "never repeated. 0 makes one attempt.",
+            le=10,
+        ),
+    ] = 2
+    connect_retry_budget: Annotated[
+        Share,
+        doc(
+            "Share of the calls that may be such retries, so that an outage is not multiplied; one more a second, and "
+            "at most ten saved up, are always allowed."
+        ),
+    ] = 0.2
+    connect_retry_backoff_seconds: Annotated[
+        DurationOrZero,
+        doc("Longest wait before such a retry. It begins at 50 ms and doubles, less a random part.", le=60),
+    ] = 0.5
+    breaker_failures: Annotated[
+        CountOrZero,
+        doc(
+            "Calls that fail in a row before the server is left alone: no connection, no answer in time, an answer "
+            "broken off before its status, or 502, 503 or 504. 0 never does so."
+        ),
+    ] = 5
+    breaker_open_seconds: Annotated[
+        Duration, doc("How long it is left alone, callers being refused with 503, before one call is let through.")
+    ] = 5.0
+    ca_file: Annotated[
+        FilePath | None,
+        doc("PEM file of the certificate authorities trusted for an https url, in the place of the system's."),
+    ] = None
+    tls_verify: Annotated[
+        bool, doc("Whether to check the server's certificate and host name. Turn it off for experiments only.")
+    ] = True
+    max_header_bytes: Annotated[
+        Size, doc("Largest head of an answer, and most framing between two pieces of its body; more is a 502.")
+    ] = 64 * KIB
     first_byte_timeout_seconds: Annotated[
         Duration, doc("Limit from the request to the status line; a busy server queues requests meanwhile.", live=True)
     ] = 600.0
@@ -305,13 +347,34 @@ class StorageConfig(Section, frozen=True, kw_only=True):
     ] = 256 * MIB
     writer_batch_entries: Annotated[Count, doc("Responses committed together.")] = 256
     statement_timeout_seconds: Annotated[Duration, doc("A statement that runs longer is given up.", le=86_400)] = 30.0
-    probe_timeout_seconds: Annotated[Duration, doc("How long a readiness check waits for the database.", le=3600)] = 5.0
+    probe_timeout_seconds: Annotated[
+        Duration, doc("How long a readiness check, or the check before an inference, waits for the database.", le=3600)
+    ] = 5.0
+    verify_after_seconds: Annotated[
+        DurationOrZero,
+        doc(
+            "When the database has taken no write for so long, one is tried before the next inference whose response "
+            "is to be stored or continues a stored one; 0 tries each time.",
+            le=3600,
+        ),
+    ] = 1.0
     history_max_responses: Annotated[
         Count, doc("Responses that one chain of previous_response_id may have; a longer one is refused.")
     ] = 10_000
     history_max_bytes: Annotated[
         Size, doc("Items that one chain of previous_response_id may have, as serialized; a larger one is refused.")
     ] = 64 * MIB
+    history_cache_bytes: Annotated[
+        SizeOrZero, doc("Memory for the histories of chains that go on, per process; 0 reads each from the database.")
+    ] = 32 * MIB
+    history_revalidate_seconds: Annotated[
+        DurationOrZero,
+        doc(
+            "A history in memory is used for so long before the database is asked whether its response still exists, "
+            "so this is how late a deletion by another process may be noticed; 0 asks every time.",
+            le=86_400,
+        ),
+    ] = 5.0
     retention_seconds: Annotated[
         DurationOrZero,
         doc(

@@ -44,6 +44,18 @@ def parse_size(value: Any) -> int:
     Raises:
         ValueError: the value is no size, not positive, fractional or beyond 63 bits.
     """
+    size = parse_size_or_zero(value)
+    if not size:
+        raise ValueError(f"a size must be positive; {_SIZE_HELP}")
+    return size
+
+
+def parse_size_or_zero(value: Any) -> int:
+    """Return a size in bytes as `parse_size` does, or 0.
+
+    Raises:
+        ValueError: the value is neither.
+    """
     if isinstance(value, str) and re.fullmatch(SIZE_PATTERN, value):
         text = value.strip()
         digits = text.rstrip("bBkKmMgGiI ")
@@ -52,7 +64,7 @@ def parse_size(value: Any) -> int:
         size = value
     else:
         raise ValueError(f"not a size; {_SIZE_HELP}")
-    if size <= 0:
+    if size < 0:
         raise ValueError(f"a size must be positive; {_SIZE_HELP}")
     if size > _LARGEST_SIZE:
         raise ValueError("too large; sizes end at 8 EiB")
@@ -84,7 +96,7 @@ def parse_duration(value: Any) -> float:
 def format_size(size: int) -> str:
     """Return the shortest exact spelling that `parse_size` reads back, for example `8MiB`."""
     for unit, factor in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if size % factor == 0:
+        if size and size % factor == 0:
             return f"{size // factor}{unit}"
     return f"{size}B"
 

@@ -14,6 +14,7 @@ from gateway.config.units import (
     format_size,
     parse_duration,
     parse_size,
+    parse_size_or_zero,
 )
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -24,6 +25,11 @@ def test_a_size_string_is_its_number_times_its_unit(number, unit, space):
     expected = number * UNITS[unit]
     assert parse_size(f"{number}{space}{unit}") == expected
     assert parse_size(f"{number}{unit.lower()}") == expected
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_a_size_that_may_be_zero_survives_formatting(size):
+    assert parse_size_or_zero(format_size(size)) == size == parse_size_or_zero(size) == parse_size_or_zero(str(size))
 
 
 @given(st.integers(1, 2**63 - 1))
