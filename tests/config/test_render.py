@@ -48,7 +48,8 @@ def test_uncommenting_the_template_changes_nothing(toml):
     loaded = load_config(toml(kept))
     assert loaded.config == load_config().config
     unset = {path for path, origin in loaded.origins.items() if origin.kind == "default"}
-    assert unset == {"upstream.api_key", "upstream.api_key_file", "upstream.aliases", "storage.url_file"}
+    keys = {"upstream.api_key", "upstream.api_key_file", "upstream.ca_file", "upstream.aliases", "storage.url_file"}
+    assert unset == keys
 
 
 def test_the_reference_has_a_heading_and_the_variables_of_every_key():
