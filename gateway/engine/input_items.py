@@ -11,6 +11,7 @@ from gateway.protocol import codec
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.items import CLIENT_CALLS, CLIENT_OUTPUTS
+from gateway.protocol.response import ItemList
 
 _DIGEST_BYTES = 16
 # What always has a status where the API returns it, though callers may leave it out.
@@ -31,7 +32,7 @@ class Page(Struct, frozen=True, kw_only=True):
     order: Literal["asc", "desc"] = "desc"
 
 
-def list_input_items(response: StoredResponse, page: Page) -> dict[str, Any]:
+def list_input_items(response: StoredResponse, page: Page) -> ItemList:
     """Return one page of the response's input items as the API's list object.
 
     Raises:
@@ -42,13 +43,12 @@ def list_input_items(response: StoredResponse, page: Page) -> dict[str, Any]:
         items.reverse()
     start = _find_start([name for name, _ in items], page.after)
     data = [_present(name, item) for name, item in items[start : start + page.limit]]
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": start + page.limit < len(items),
-    }
+    return ItemList(
+        data=data,
+        first_id=data[0]["id"] if data else None,
+        last_id=data[-1]["id"] if data else None,
+        has_more=start + page.limit < len(items),
+    )
 
 
 def _name_apart(response: StoredResponse) -> Iterator[tuple[str, StoredItem]]:

@@ -21,6 +21,7 @@ from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outp
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest, build_response, check_request, read_object
+from gateway.protocol.response import DeletedResponse, ModelList
 from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
@@ -190,7 +191,7 @@ class Engine:
             StorageUnavailable: the database does not answer.
         """
         await self._store.delete(Deletion(id=response_id, principal=principal, at=int(self._clock.now())))
-        return codec.encode({"id": response_id, "object": "response", "deleted": True})
+        return codec.encode(DeletedResponse(id=response_id))
 
     async def models(self) -> bytes:
         """Return the model list as JSON.
@@ -198,7 +199,7 @@ class Engine:
         Raises:
             UpstreamError: no upstream could be asked.
         """
-        return codec.encode({"object": "list", "data": await self._routing.models()})
+        return codec.encode(ModelList(data=await self._routing.models()))
 
     async def model(self, model_id: str) -> bytes:
         """Return one model as JSON.

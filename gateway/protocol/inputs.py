@@ -5,8 +5,8 @@ from typing import Any
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.items import INPUT_TYPES
 
-_ROLES = frozenset({"user", "assistant", "system", "developer"})
-_TEXT_PARTS: dict[str, str] = {
+ROLES = frozenset({"user", "assistant", "system", "developer"})
+TEXT_PARTS: dict[str, str] = {
     "input_text": "text",
     "output_text": "text",
     "text": "text",
@@ -14,8 +14,8 @@ _TEXT_PARTS: dict[str, str] = {
     "reasoning_text": "text",
     "refusal": "refusal",
 }
-_OTHER_PARTS = frozenset({"input_image", "input_file", "input_audio", "input_video", "computer_screenshot"})
-_REQUIRED_TEXT: dict[str, tuple[str, ...]] = {
+OTHER_PARTS = frozenset({"input_image", "input_file", "input_audio", "input_video", "computer_screenshot"})
+REQUIRED_TEXT: dict[str, tuple[str, ...]] = {
     "function_call": ("call_id", "name", "arguments"),
     "custom_tool_call": ("call_id", "name", "input"),
     "function_call_output": ("call_id",),
@@ -64,7 +64,7 @@ def _read_item(value: Any, path: str, remote_images: bool) -> dict[str, Any]:
             code="invalid_value",
             param=f"{path}.type",
         )
-    for key in _REQUIRED_TEXT.get(kind, ()):
+    for key in REQUIRED_TEXT.get(kind, ()):
         if not isinstance(item.get(key), str) or (key == "call_id" and not item[key]):
             raise _wrong_type(f"{path}.{key}", "a non-empty string" if key == "call_id" else "a string", item.get(key))
     if kind == "message":
@@ -80,9 +80,9 @@ def _read_item(value: Any, path: str, remote_images: bool) -> dict[str, Any]:
 
 def _check_message(item: dict[str, Any], path: str, remote_images: bool) -> None:
     role = item.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
+    if not isinstance(role, str) or role not in ROLES:
         raise InvalidRequest(
-            f"'{path}.role' must be one of {', '.join(sorted(_ROLES))}.", code="invalid_value", param=f"{path}.role"
+            f"'{path}.role' must be one of {', '.join(sorted(ROLES))}.", code="invalid_value", param=f"{path}.role"
         )
     _check_content(item.get("content"), f"{path}.content", remote_images)
 
@@ -97,13 +97,13 @@ def _check_content(content: Any, path: str, remote_images: bool) -> None:
         if not isinstance(part, dict):
             raise _wrong_type(where, "an object", part)
         kind = part.get("type")
-        if isinstance(kind, str) and kind in _TEXT_PARTS:
-            key = _TEXT_PARTS[kind]
+        if isinstance(kind, str) and kind in TEXT_PARTS:
+            key = TEXT_PARTS[kind]
             if not isinstance(part.get(key), str):
                 raise _wrong_type(f"{where}.{key}", "a string", part.get(key))
         elif kind in ("input_image", "input_file"):
             _check_media(part, where, remote_images)
-        elif not isinstance(kind, str) or kind not in _OTHER_PARTS:
+        elif not isinstance(kind, str) or kind not in OTHER_PARTS:
             shown = repr(kind[:64]) if isinstance(kind, str) else "missing"
             raise InvalidRequest(
                 f"The type of '{where}' is {shown}, which is not a content part type.",

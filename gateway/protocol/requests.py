@@ -91,14 +91,14 @@ _FORWARDED = (
 )  # fmt: skip
 
 # Fields of the engine through which one caller could reach into another's requests, or the operator's.
-_OPERATORS_FIELDS = frozenset(
+OPERATORS_FIELDS = frozenset(
     {
         "request_id", "priority", "cache_salt", "kv_transfer_params", "ec_transfer_params",
         "previous_input_messages", "enable_response_messages",
     }
 )  # fmt: skip
 
-_UNSUPPORTED: dict[str, str] = {
+UNSUPPORTED: dict[str, str] = {
     "background": "Background responses are not available; send the request without it.",
     "conversation": "Conversations are not available; continue with previous_response_id.",
     "context_management": "Server-side compaction is not available; send the request without it.",
@@ -253,7 +253,7 @@ def _refuse_unsupported(fields: CreateFields) -> None:
     multi_agent = fields.multi_agent
     if multi_agent and multi_agent.get("enabled"):
         raise InvalidRequest("'multi_agent' is not supported.", code="unsupported_parameter", param="multi_agent")
-    for name, advice in _UNSUPPORTED.items():
+    for name, advice in UNSUPPORTED.items():
         value = getattr(fields, name)
         if value is not None and value is not False and value != []:
             raise InvalidRequest(f"'{name}' is not supported. {advice}", code="unsupported_parameter", param=name)
@@ -263,7 +263,7 @@ def _read_extras(raw: dict[str, Any], policy: RequestPolicy) -> dict[str, Any]:
     extras = {name: value for name, value in raw.items() if name not in _KNOWN and value is not None}
     for name in extras:
         shown = name[:64]
-        if name in _OPERATORS_FIELDS and name not in policy.allow_fields:
+        if name in OPERATORS_FIELDS and name not in policy.allow_fields:
             raise InvalidRequest(
                 f"'{shown}' is the operator's to set; it is accepted when [upstream] allow_fields lists it.",
                 code="unsupported_parameter",

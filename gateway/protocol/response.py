@@ -89,6 +89,40 @@ class Response(Struct, kw_only=True):
     metadata: dict[str, str] = field(default_factory=dict)
 
 
+class DeletedResponse(Struct, kw_only=True):
+    """That a stored response is gone."""
+
+    id: str
+    object: str = "response"
+    deleted: bool = True
+
+
+class ItemList(Struct, kw_only=True):
+    """One page of items; `last_id` is where the next one begins, null when the page is empty."""
+
+    object: str = "list"
+    data: list[Any]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Model(Struct, kw_only=True):
+    """A model that can be asked for; inference servers add members of their own."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str = "upstream"
+
+
+class ModelList(Struct, kw_only=True):
+    """Every model that can be asked for."""
+
+    object: str = "list"
+    data: list[Any]
+
+
 def _count(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
 

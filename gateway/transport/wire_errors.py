@@ -13,6 +13,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import Send
+from msgspec import UNSET, Struct, UnsetType
 
 from gateway.protocol.errors import (
     GatewayError,
@@ -31,6 +32,32 @@ _FRAMEWORK_HEADERS = frozenset({"allow", "upgrade", "connection"})
 _logger = logging.getLogger(LOGGER_ERRORS)
 
 
+class ErrorObject(Struct, kw_only=True):
+    """What went wrong.
+
+    Attributes:
+        message: what is wrong and how to mend it.
+        type: kind of error.
+        param: the request field at fault, or null.
+        code: stable string.
+        resource: the limit that was passed, by its config key.
+        limit: that limit in bytes.
+    """
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+    resource: str | UnsetType = UNSET
+    limit: int | UnsetType = UNSET
+
+
+class ErrorEnvelope(Struct, kw_only=True):
+    """The body of every failure."""
+
+    error: ErrorObject
+
+
 class HttpError(NamedTuple):
     """An error as an HTTP answer."""
 
@@ -39,9 +66,10 @@ class HttpError(NamedTuple):
     body: bytes
 
 
-def error_body(error: GatewayError) -> dict[str, Any]:
-    """Return the envelope: `param` may be null, `code` never is."""
-    return {"error": {**_core(error), **error.details}}
+def error_body(error: GatewayError) -> ErrorEnvelope:
+    """Return the envelope of an error."""
+    members: dict[str, Any] = {**_core(error), **error.details}
+    return ErrorEnvelope(error=ErrorObject(**members))
 
 
 def http_error(error: GatewayError) -> HttpError:

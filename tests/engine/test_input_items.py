@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from gateway.engine.input_items import Page, list_input_items
 from gateway.ports import StoredItem, StoredResponse
 from gateway.protocol.errors import InvalidRequest
+from gateway.protocol.response import ItemList
 
 
 def make_item(number, id="msg_1", kept_as="input", **fields):
@@ -21,7 +22,7 @@ def make_response(*items):
 
 
 def list_one(**fields):
-    (item,) = list_input_items(make_response(make_item(0, **fields)), Page())["data"]
+    (item,) = list_input_items(make_response(make_item(0, **fields)), Page()).data
     return item
 
 
@@ -30,13 +31,13 @@ def read_all(response, order, limit):
     found, after = [], None
     while True:
         page = list_input_items(response, Page(after=after, order=order, limit=limit))
-        assert page["data"]
-        assert (page["first_id"], page["last_id"]) == (page["data"][0]["id"], page["data"][-1]["id"])
-        found += page["data"]
-        if not page["has_more"]:
+        assert page.data
+        assert (page.first_id, page.last_id) == (page.data[0]["id"], page.data[-1]["id"])
+        found += page.data
+        if not page.has_more:
             return found
-        assert len(page["data"]) == limit
-        after = page["last_id"]
+        assert len(page.data) == limit
+        after = page.last_id
 
 
 @given(
@@ -54,26 +55,20 @@ def test_each_item_is_listed_once_both_ways_though_ids_repeat(ids, limit):
 
 def test_an_id_made_for_a_repeated_one_is_nobody_elses():
     plain = make_response(make_item(0), make_item(1))
-    derived = list_input_items(plain, Page())["data"][0]["id"]
+    derived = list_input_items(plain, Page()).data[0]["id"]
     crowded = make_response(make_item(0), make_item(1), make_item(2, derived))
-    ids = [item["id"] for item in list_input_items(crowded, Page(order="asc"))["data"]]
+    ids = [item["id"] for item in list_input_items(crowded, Page(order="asc")).data]
     assert (ids[0], ids[2]) == ("msg_1", derived)
     assert len(set(ids)) == 3
 
 
 def test_only_the_input_is_listed():
     items = [make_item(0, kept_as="context"), make_item(1, "msg_2"), make_item(2, "msg_3", kept_as="output")]
-    assert [item["id"] for item in list_input_items(make_response(*items), Page())["data"]] == ["msg_2"]
+    assert [item["id"] for item in list_input_items(make_response(*items), Page()).data] == ["msg_2"]
 
 
 def test_no_input_is_an_empty_list():
-    assert list_input_items(make_response(), Page()) == {
-        "object": "list",
-        "data": [],
-        "first_id": None,
-        "last_id": None,
-        "has_more": False,
-    }
+    assert list_input_items(make_response(), Page()) == ItemList(data=[], first_id=None, last_id=None, has_more=False)
 
 
 def test_an_unknown_item_is_named():

@@ -18,6 +18,7 @@ from gateway.protocol.errors import (
     UpstreamRefused,
 )
 from gateway.transport.wire_errors import (
+    ErrorEnvelope,
     error_body,
     from_exception,
     http_error,
@@ -31,7 +32,7 @@ def header(error, name):
 
 
 def test_envelope_names_everything():
-    assert error_body(PreviousResponseNotFound("resp_1")) == {
+    assert msgspec.to_builtins(error_body(PreviousResponseNotFound("resp_1"))) == {
         "error": {
             "message": "Previous response with id 'resp_1' not found.",
             "type": "invalid_request_error",
@@ -48,14 +49,15 @@ def test_half_a_surrogate_pair_in_any_word_is_replaced():
 
 
 def test_details_are_members_of_the_error_object():
-    error = error_body(ResourceLimitExceeded("max_retained_bytes", 4096))["error"]
-    assert (error["resource"], error["limit"], error["param"]) == ("max_retained_bytes", 4096, None)
+    error = error_body(ResourceLimitExceeded("max_retained_bytes", 4096)).error
+    assert (error.resource, error.limit, error.param) == ("max_retained_bytes", 4096, None)
 
 
 def test_body_is_the_envelope_with_its_length():
     answer = http_error(InvalidRequest("Wrong.", param="model"))
     assert answer.status == 400
-    assert msgspec.json.decode(answer.body) == error_body(InvalidRequest("Wrong.", param="model"))
+    sent = msgspec.json.decode(answer.body, type=ErrorEnvelope)
+    assert sent == error_body(InvalidRequest("Wrong.", param="model"))
     assert dict(answer.headers)[b"content-length"] == b"%d" % len(answer.body)
 
 
