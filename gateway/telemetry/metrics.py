@@ -98,6 +98,17 @@ class Metrics:
         self._gauge(names.STORAGE_QUEUE_BYTES).set_function(lambda: self.storage_load.bytes)
         self.storage_append_seconds = self._histogram(names.STORAGE_APPEND_SECONDS)
         self.storage_failures_total = self._counter(names.STORAGE_FAILURES)
+        self.storage_reads_total = self._counter(names.STORAGE_READS)
+        self.storage_deletions_total = self._counter(names.STORAGE_DELETIONS)
+
+        self.history_cache_lookups_total = self._counter(names.HISTORY_CACHE_LOOKUPS)
+        self.history_cache_bytes = self._gauge(names.HISTORY_CACHE_BYTES)
+        self.history_cache_evictions_total = self._counter(names.HISTORY_CACHE_EVICTIONS)
+
+        self.retention_removed_responses_total = self._counter(names.RETENTION_REMOVED)
+        self.retention_sweep_seconds = self._histogram(names.RETENTION_SWEEP_SECONDS)
+        self.retention_last_sweep_timestamp_seconds = self._gauge(names.RETENTION_LAST_SWEEP)
+        self.retention_failures_total = self._counter(names.RETENTION_FAILURES)
 
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)

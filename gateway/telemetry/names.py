@@ -15,6 +15,7 @@ _TTFT_SECONDS = (
 )
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 _STORAGE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_SWEEP_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 _BYTES = tuple(float(1024 * 4**power) for power in range(9))  # 1 KiB to 64 MiB
 
 
@@ -144,6 +145,43 @@ STORAGE_APPEND_SECONDS = Metric(
     _STORAGE_SECONDS,
 )
 STORAGE_FAILURES = Metric("gateway_storage_failures_total", "counter", "Responses that could not be stored.")
+STORAGE_READS = Metric(
+    "gateway_storage_reads_total",
+    "counter",
+    "Questions to the database: `history`, `liveness` of a response whose history is in memory, `response`, `items`, "
+    "or `probe` for readiness checks and checks before an inference.",
+    ("query",),
+)
+HISTORY_CACHE_LOOKUPS = Metric(
+    "gateway_history_cache_lookups_total",
+    "counter",
+    "Histories asked for: `hit`, `revalidated` after asking whether the response still exists, `gone` when it did "
+    "not, `miss` when the history was read.",
+    ("outcome",),
+)
+HISTORY_CACHE_BYTES = Metric("gateway_history_cache_bytes", "gauge", "Memory accounted to histories.")
+HISTORY_CACHE_EVICTIONS = Metric(
+    "gateway_history_cache_evictions_total", "counter", "Histories dropped from memory to make room."
+)
+STORAGE_DELETIONS = Metric(
+    "gateway_storage_deletions_total", "counter", "Responses deleted by callers through this process."
+)
+RETENTION_REMOVED = Metric(
+    "gateway_retention_removed_responses_total", "counter", "Old and deleted responses this process removed for good."
+)
+RETENTION_SWEEP_SECONDS = Metric(
+    "gateway_retention_sweep_seconds",
+    "histogram",
+    "Time of one sweep that came to its end, pauses between its transactions included.",
+    (),
+    _SWEEP_SECONDS,
+)
+RETENTION_LAST_SWEEP = Metric(
+    "gateway_retention_last_sweep_timestamp_seconds",
+    "gauge",
+    "Unix time at which the last sweep came to its end, 0 before the first.",
+)
+RETENTION_FAILURES = Metric("gateway_retention_failures_total", "counter", "Sweeps that the database broke off.")
 BUILD_INFO = Metric("gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"))
 
 # ---------------------------------------------------------------- spans
