@@ -80,6 +80,11 @@ class Process:
         self._process.wait(STOP_SECONDS)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

@@ -133,6 +133,16 @@ class Upstream:
         """Answer calls for any other model with `script`."""
         self._fallback = script
 
+    @property
+    def open_calls(self) -> int:
+        """Calls whose script still runs."""
+        return sum(not request.ended.is_set() for request in list(self.requests))
+
+    @property
+    def open_connections(self) -> int:
+        """Connections of the gateway, idle ones and those of probes included."""
+        return len(self._connections)
+
     def calls(self, model: str) -> list[Request]:
         """Return the calls for one model in the order of arrival."""
         return [request for request in list(self.requests) if request.body.get("model") == model]
