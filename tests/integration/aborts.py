@@ -244,6 +244,14 @@ class WatchedGateway(Gateway):
             upstream_calls=self._upstream.open_calls,
         )
 
+    def rest(self) -> Holdings:
+        """Wait until what it holds stands still, after its start or a probe, and return that."""
+        held, before = self.look(), None
+        while held != before:
+            time.sleep(0.2)
+            held, before = self.look(), held
+        return held
+
     def settle(self, idle: Holdings) -> dict[str, float]:
         """Wait until it holds no more than when it was idle, and return what it still does after a while."""
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -344,7 +352,7 @@ class Campaign:
         gateway, report = self._gateway, self.report
         parent = create(gateway.port, {"model": "quick", "input": "hi"}).json["id"]
         create(gateway.port, {"model": "quick", "input": "go on", "previous_response_id": parent, "stream": True})
-        idle = report.idle = gateway.look()
+        idle = report.idle = gateway.rest()
         report.resident[0] = gateway.resident_mib
         done = 0
         with ThreadPoolExecutor(CALLERS) as callers:

@@ -37,10 +37,10 @@ def test_three_hundred_aborts_leave_nothing_behind(watched: WatchedGateway, upst
 
 def test_the_campaign_notices_what_is_held(watched: WatchedGateway, upstream: Upstream) -> None:
     upstream.script("held", stall)
-    idle = watched.look()
+    idle = watched.rest()
     with open_create(watched.port, {"model": "held", "input": "hi", "stream": True}):
         upstream.await_call("held")
-        held = watched.look().beyond(idle)
+        held = watched.rest().beyond(idle)
     assert held["gateway_active_responses"] == 1
     assert held["gateway_upstream_calls_running"] == 1
     assert held["gateway_client_connections"] == 1
@@ -51,9 +51,9 @@ def test_the_campaign_notices_what_is_held(watched: WatchedGateway, upstream: Up
 
 
 def test_an_idle_connection_is_a_descriptor(watched: WatchedGateway) -> None:
-    idle = watched.look()
+    idle = watched.rest()
     with socket.create_connection(("127.0.0.1", watched.port)):
-        assert watched.look().beyond(idle) == {"gateway_client_connections": 1, "descriptors": 1}
+        assert watched.rest().beyond(idle) == {"gateway_client_connections": 1, "descriptors": 1}
     assert watched.settle(idle) == {}
 
 
