@@ -101,7 +101,7 @@ class Leaf(Struct, frozen=True, kw_only=True):
             # A text that is no URL may hold its password anywhere, so only what parses as one is shown in part.
             return str(value) if isinstance(value, Secret) else REDACTED
         shown = json.dumps(redact_url(value) if isinstance(value, str) else value, default=str, ensure_ascii=False)
-        return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
+        return shorten(shown)
 
 
 class Table(Struct, frozen=True, kw_only=True):
@@ -226,6 +226,11 @@ def env_label(name: str) -> str:
 def env_name(path: KeyPath) -> str:
     """Return the environment variable of a path."""
     return ENV_PREFIX + "__".join(env_label(name) for name in path)
+
+
+def shorten(text: str) -> str:
+    """Return a value's text, cut where it is too long to be shown in a message."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def toml_type(value: Any) -> str:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from anyio import CapacityLimiter, WouldBlock
+
 from gateway.protocol.errors import Unavailable
 from gateway.telemetry.metrics import Metrics
 
@@ -28,6 +30,10 @@ class Admission:
     def active(self) -> int:
         """Responses being made now."""
         return self._active
+
+    def resize(self, max_active: int) -> None:
+        """Change the limit; responses above a lower one go on, and nothing new starts until they are fewer."""
+        self._max_active = max_active
 
     def begin_drain(self) -> None:
         """Refuse new responses from now on."""
@@ -75,19 +81,29 @@ class Seats:
         name: the upstream's name, for messages.
         limit: calls at once.
         wait_seconds: longest wait for a free seat.
-
-    Attributes:
-        taken: seats held now.
-        waiting: calls that wait for one.
     """
 
     def __init__(self, name: str, limit: int, wait_seconds: float) -> None:
-        self.taken = 0
-        self.waiting = 0
         self._name = name
         self._limit = limit
         self._wait_seconds = wait_seconds
-        self._free = asyncio.Semaphore(limit)
+        self._places = CapacityLimiter(limit)
+
+    @property
+    def taken(self) -> int:
+        """Seats held now."""
+        return self._places.borrowed_tokens
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for one."""
+        return self._places.statistics().tasks_waiting
+
+    def resize(self, limit: int, wait_seconds: float) -> None:
+        """Change the bounds; calls above a lower limit go on, and who waits already waits as long as it was told."""
+        self._limit = limit
+        self._wait_seconds = wait_seconds
+        self._places.total_tokens = limit
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[None]:
@@ -96,21 +112,23 @@ class Seats:
         Raises:
             Unavailable: none became free in time.
         """
-        # Not wait_for: before Python 3.12 it swallows a cancellation that arrives together with the seat.
-        self.waiting += 1
+        call = object()
         try:
-            async with asyncio.timeout(self._wait_seconds if self._free.locked() else None):
-                await self._free.acquire()
+            self._places.acquire_on_behalf_of_nowait(call)
+        except WouldBlock:
+            await self._wait(call)
+        try:
+            yield
+        finally:
+            self._places.release_on_behalf_of(call)
+
+    async def _wait(self, call: object) -> None:
+        # Not wait_for: before Python 3.12 it swallows a cancellation that arrives together with the seat.
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._places.acquire_on_behalf_of(call)
         except TimeoutError:
             raise Unavailable(
                 f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "
                 "([upstream] max_concurrent); send the request again later."
             ) from None
-        finally:
-            self.waiting -= 1
-        self.taken += 1
-        try:
-            yield
-        finally:
-            self.taken -= 1
-            self._free.release()

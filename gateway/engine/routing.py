@@ -18,6 +18,7 @@ class Route(NamedTuple):
         seats: its concurrent calls.
         policy: what a request to it may hold.
         salted: every caller gets a prefix cache of its own there.
+        headers: names of the caller's headers that are passed on to it, in lower case.
         model: the model's name there.
     """
 
@@ -25,6 +26,7 @@ class Route(NamedTuple):
     seats: Seats
     policy: RequestPolicy
     salted: bool
+    headers: frozenset[bytes]
     model: str
 
 
@@ -33,24 +35,30 @@ class Routing:
 
     Args:
         upstreams: the servers by name.
+        seats: their concurrent calls under the same names.
         configs: their configurations under the same names.
         responses: how requests are read, whatever the server.
-
-    Attributes:
-        seats: the seats of each server, by its name.
     """
 
     def __init__(
-        self, upstreams: Mapping[str, Upstream], configs: Mapping[str, UpstreamConfig], responses: ResponsesConfig
+        self,
+        upstreams: Mapping[str, Upstream],
+        seats: Mapping[str, Seats],
+        configs: Mapping[str, UpstreamConfig],
+        responses: ResponsesConfig,
     ) -> None:
         self._named: dict[str, Route] = {}
         self._open: Route | None = None
-        self.seats: dict[str, Seats] = {}
         self._all = [upstreams[name] for name in configs]
         for name, config in configs.items():
-            seats = self.seats[name] = Seats(name, config.max_concurrent, config.max_concurrent_wait_seconds)
-            policy = _policy(config, responses)
-            route = Route(upstreams[name], seats, policy, config.cache_salt_per_principal, "")
+            route = Route(
+                upstream=upstreams[name],
+                seats=seats[name],
+                policy=_policy(config, responses),
+                salted=config.cache_salt_per_principal,
+                headers=frozenset(header.lower().encode() for header in config.forward_headers),
+                model="",
+            )
             for model in config.models:
                 self._named.setdefault(model, route._replace(model=model))
             for alias, model in config.aliases.items():

@@ -56,31 +56,6 @@ class Caller(Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """A checked request with everything a run needs.
-
-    Attributes:
-        caller: who asks.
-        request: the request.
-        inputs: the new input items, references resolved, as they will be stored.
-        items: the effective input in the engine's form: history, then the new items.
-        turn: the response, not yet begun.
-        route: the inference server.
-    """
-
-    caller: Caller
-    request: CreateRequest
-    inputs: list[dict[str, Any]]
-    items: list[dict[str, Any]]
-    turn: Turn
-    route: Route
-
-    @property
-    def response_id(self) -> str:
-        """The id of the response to be made."""
-        return self.turn.response.id
-
-
 class RunSettings(Struct, frozen=True, kw_only=True):
     """Bounds of a run.
 
@@ -93,6 +68,33 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     limits: Limits
     commit_after_seconds: float
     deadline_seconds: float
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A checked request with everything a run needs.
+
+    Attributes:
+        caller: who asks.
+        request: the request.
+        inputs: the new input items, references resolved, as they will be stored.
+        items: the effective input in the engine's form: history, then the new items.
+        turn: the response, not yet begun.
+        route: the inference server.
+        settings: bounds of the run, as they were when the turn was made.
+    """
+
+    caller: Caller
+    request: CreateRequest
+    inputs: list[dict[str, Any]]
+    items: list[dict[str, Any]]
+    turn: Turn
+    route: Route
+    settings: RunSettings
+
+    @property
+    def response_id(self) -> str:
+        """The id of the response to be made."""
+        return self.turn.response.id
 
 
 class Run:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gateway.config.schema import GatewayConfig
-from gateway.engine.admission import Admission
+from gateway.engine.admission import Admission, Seats
 from gateway.engine.commit import Committer
 from gateway.engine.delivery import Delivery
 from gateway.engine.input_items import Page, list_input_items
@@ -61,26 +61,35 @@ class Engine:
         self._tracing = tracing
         self._clock = clock
         self._ids = ids
-        self._responses = config.responses
+        self._upstreams = upstreams
         self._noted: set[str] = set()
         self._runs: set[Run] = set()
         self._cutting_off = False
-        self._server = config.server
-        self._admission = Admission(config.server.max_concurrent_requests, metrics)
-        self._routing = Routing(upstreams, config.upstream_map(), config.responses)
-        for name, seats in self._routing.seats.items():
-            metrics.watch_calls(name, seats)
         self._committer = Committer(store, ids, metrics)
-        self._settings = RunSettings(
-            limits=Limits(
-                max_retained_bytes=config.responses.max_retained_bytes,
-                max_upstream_json_bytes=config.responses.max_upstream_json_bytes,
-                max_upstream_sse_line_bytes=config.responses.max_upstream_sse_line_bytes,
-                max_stream_event_bytes=config.responses.max_stream_event_bytes,
-            ),
-            commit_after_seconds=config.server.commit_after_seconds,
-            deadline_seconds=config.engine.run_deadline_seconds,
-        )
+        self._admission = Admission(config.server.max_concurrent_requests, metrics)
+        self._seats = {
+            name: Seats(name, upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
+            for name, upstream in config.upstream_map().items()
+        }
+        for name, seats in self._seats.items():
+            metrics.watch_calls(name, seats)
+        self._adopt(config)
+
+    def reconfigure(self, config: GatewayConfig) -> None:
+        """Use another configuration of the same upstreams for every response that begins from now on.
+
+        What is being made keeps the settings it has; its place and its seat count against the new limits.
+        """
+        self._adopt(config)
+        self._admission.resize(config.server.max_concurrent_requests)
+        for name, upstream in config.upstream_map().items():
+            self._seats[name].resize(upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
+
+    def _adopt(self, config: GatewayConfig) -> None:
+        self._routing = Routing(self._upstreams, self._seats, config.upstream_map(), config.responses)
+        self._responses = config.responses
+        self._server = config.server
+        self._settings = _run_settings(config)
 
     # ------------------------------------------------------------ creating
 
@@ -112,19 +121,22 @@ class Engine:
 
         Raises:
             InvalidRequest: unknown parent or item, or tool outputs that do not match.
-            StorageUnavailable: the history cannot be read.
+            StorageUnavailable: the request needs the database, which cannot be read or takes no writes.
         """
+        if _needs_storage(request):
+            await self._store.verify()
         history = await self._load_history(caller.principal, request.fields.previous_response_id)
         new = await self._resolve_references(caller.principal, request.items)
         shown = drop_incomplete_calls(new)
         match_outputs(history, shown)
         items = [*history, *shown]
+        settings = self._settings
         self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
         turn = Turn(
             build_response(
                 request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
             ),
-            self._settings.limits,
+            settings.limits,
             self._ids.mint,
             carriage=request.toolset.carriage,
             used_call_ids=call_ids(items),
@@ -137,6 +149,7 @@ class Engine:
             items=[carry_item(item) for item in items],
             turn=turn,
             route=route,
+            settings=settings,
         )
 
     async def answer(self, plan: Plan) -> bytes:
@@ -245,7 +258,7 @@ class Engine:
     def _run(self, plan: Plan) -> Run:
         run = Run(
             plan,
-            self._settings,
+            plan.settings,
             committer=self._committer,
             clock=self._clock,
             metrics=self._metrics,
@@ -296,8 +309,28 @@ class Engine:
         return mode if mode != "instead" or asked else "off"
 
 
+def _run_settings(config: GatewayConfig) -> RunSettings:
+    responses = config.responses
+    return RunSettings(
+        limits=Limits(
+            max_retained_bytes=responses.max_retained_bytes,
+            max_upstream_json_bytes=responses.max_upstream_json_bytes,
+            max_upstream_sse_line_bytes=responses.max_upstream_sse_line_bytes,
+            max_stream_event_bytes=responses.max_stream_event_bytes,
+        ),
+        commit_after_seconds=config.server.commit_after_seconds,
+        deadline_seconds=config.engine.run_deadline_seconds,
+    )
+
+
 def _shutting_down() -> Unavailable:
     return Unavailable("The gateway is shutting down; send the request again.")
+
+
+def _needs_storage(request: CreateRequest) -> bool:
+    """Tell whether a response is to be stored or made from something stored."""
+    refers = request.fields.previous_response_id is not None
+    return refers or request.store or any(item["type"] == "item_reference" for item in request.items)
 
 
 def _decode(item: StoredItem) -> dict[str, Any]:

@@ -43,15 +43,17 @@ class StorageLoad:
 
 
 class CallLoad(Protocol):
-    """The calls of one inference server.
+    """The calls of one inference server."""
 
-    Attributes:
-        taken: calls that run.
-        waiting: calls that wait for their turn.
-    """
+    @property
+    def taken(self) -> int:
+        """Calls that run."""
+        ...
 
-    taken: int
-    waiting: int
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for their turn."""
+        ...
 
 
 class Metrics:
@@ -109,6 +111,9 @@ class Metrics:
         self.retention_sweep_seconds = self._histogram(names.RETENTION_SWEEP_SECONDS)
         self.retention_last_sweep_timestamp_seconds = self._gauge(names.RETENTION_LAST_SWEEP)
         self.retention_failures_total = self._counter(names.RETENTION_FAILURES)
+
+        self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
+        self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
 
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)

@@ -182,6 +182,17 @@ RETENTION_LAST_SWEEP = Metric(
     "Unix time at which the last sweep came to its end, 0 before the first.",
 )
 RETENTION_FAILURES = Metric("gateway_retention_failures_total", "counter", "Sweeps that the database broke off.")
+CONFIG_RELOADS = Metric(
+    "gateway_config_reloads_total",
+    "counter",
+    "Reloads by outcome: `applied`, `unchanged`, `restart_needed` by some key, `failed`, or `ignored` in a drain.",
+    ("outcome",),
+)
+CONFIG_LAST_RELOAD = Metric(
+    "gateway_config_last_reload_timestamp_seconds",
+    "gauge",
+    "Unix time at which the configuration was last read without a fault, the start included.",
+)
 BUILD_INFO = Metric("gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"))
 
 # ---------------------------------------------------------------- spans
@@ -218,3 +229,6 @@ FIELD_CODE = "code"
 FIELD_UPSTREAM_STATUS = "upstream_status"
 FIELD_RESOURCE = "resource"
 FIELD_DURATION_MS = "ms"
+FIELD_APPLIED = "applied"
+FIELD_RESTART_NEEDED = "restart_needed"
+FIELD_PROBLEMS = "problems"

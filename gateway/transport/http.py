@@ -7,7 +7,8 @@ from typing import Any
 from litestar.enums import ScopeType
 from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Send
 
-from gateway.config.schema import GatewayConfig
+from gateway.config.schema import GatewayConfig, ServerConfig
+from gateway.engine.routing import Route
 from gateway.engine.run import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, RequestTooLarge
@@ -39,8 +40,10 @@ class ResponsesEndpoint:
         self._engine = engine
         self._server = config.server
         self._metrics = metrics
-        forwarded = {name.lower() for upstream in config.upstream_map().values() for name in upstream.forward_headers}
-        self._forwarded = frozenset(name.encode() for name in forwarded)
+
+    def reconfigure(self, config: GatewayConfig) -> None:
+        """Use other bounds for every request that begins from now on."""
+        self._server = config.server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; errors before the first byte are answered, a client that left is noted."""
@@ -54,13 +57,14 @@ class ResponsesEndpoint:
             await send_error(send, error)
 
     async def _serve(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        server = self._server
         with self._engine.admit():
-            body = await self._read_body(scope, receive)
+            body = await _read_body(scope, receive, server)
             request, route = self._engine.read(body)
             caller = Caller(
                 principal=scope["state"][STATE_PRINCIPAL],
                 transport="sse" if request.stream else "json",
-                headers=self._pick_headers(scope),
+                headers=_pick_headers(scope, route),
             )
             plan = await self._engine.prepare(caller, request, route)
             response_id_var.set(plan.response_id)
@@ -68,7 +72,7 @@ class ResponsesEndpoint:
             if request.stream:
                 delivery, task = self._engine.stream(plan)
                 write_body = (scope.get("extensions") or {}).get(BODY_WRITER_EXTENSION)
-                await EventStream(delivery, task, self._server, write_body).serve(receive, send, headers)  # type: ignore[arg-type]
+                await EventStream(delivery, task, server, write_body).serve(receive, send, headers)  # type: ignore[arg-type]
             else:
                 await self._answer(plan, receive, send, headers)
 
@@ -94,40 +98,40 @@ class ResponsesEndpoint:
         await send(start)
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def _read_body(self, scope: HTTPScope, receive: Receive) -> bytes:
-        limit = self._server.max_request_body_bytes
-        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        chunks: list[bytes] = []
-        size = int(length) if length.isdigit() and int(length) > limit else 0
-        try:
-            async with asyncio.timeout(self._server.request_body_timeout_seconds):
-                async for chunk in _body_chunks(receive):
-                    size += len(chunk)
-                    if size <= limit:
-                        chunks.append(chunk)
-                        continue
-                    # A client that still sends would see its connection reset instead of the answer.
-                    chunks.clear()
-                    if size > limit * _DISCARD_FACTOR:
-                        break
-        except TimeoutError:
-            if size <= limit:
-                raise RequestTimeout(
-                    "The request body did not arrive within "
-                    f"{self._server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds)."
-                ) from None
-        if size > limit:
-            raise RequestTooLarge(f"The request body is larger than {limit} bytes ([server] max_request_body_bytes).")
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def _pick_headers(self, scope: HTTPScope) -> dict[str, str]:
-        if not self._forwarded:
-            return {}
-        return {
-            name.decode("latin-1"): value.decode("latin-1")
-            for name, value in scope["headers"]
-            if name in self._forwarded
-        }
+async def _read_body(scope: HTTPScope, receive: Receive, server: ServerConfig) -> bytes:
+    limit = server.max_request_body_bytes
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    chunks: list[bytes] = []
+    size = int(length) if length.isdigit() and int(length) > limit else 0
+    try:
+        async with asyncio.timeout(server.request_body_timeout_seconds):
+            async for chunk in _body_chunks(receive):
+                size += len(chunk)
+                if size <= limit:
+                    chunks.append(chunk)
+                    continue
+                # A client that still sends would see its connection reset instead of the answer.
+                chunks.clear()
+                if size > limit * _DISCARD_FACTOR:
+                    break
+    except TimeoutError:
+        if size <= limit:
+            raise RequestTimeout(
+                "The request body did not arrive within "
+                f"{server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds)."
+            ) from None
+    if size > limit:
+        raise RequestTooLarge(f"The request body is larger than {limit} bytes ([server] max_request_body_bytes).")
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _pick_headers(scope: HTTPScope, route: Route) -> dict[str, str]:
+    if not route.headers:
+        return {}
+    return {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"] if name in route.headers
+    }
 
 
 async def _body_chunks(receive: Receive) -> AsyncIterator[bytes]:

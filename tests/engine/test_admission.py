@@ -5,6 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 from engine.doubles import LONG, settle
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.engine.admission import Admission, Seats
 from gateway.protocol.errors import Unavailable
@@ -125,3 +128,121 @@ async def test_a_cancellation_frees_the_seat_whenever_it_comes(turns):
     assert (seats.taken, seats.waiting) == (0, 0)
     async with seats.take():
         pass
+
+
+# ---------------------------------------------------------------- limits that change
+
+
+def test_a_lower_limit_waits_for_responses_to_end(metrics):
+    admission = Admission(3, metrics)
+    with admission.admit(), ExitStack() as ending:
+        ending.enter_context(admission.admit())
+        admission.resize(1)
+        with pytest.raises(Unavailable, match="limit of 1 "):
+            admission.admit().__enter__()
+        ending.close()
+        with pytest.raises(Unavailable):
+            admission.admit().__enter__()
+        assert admission.active == 1
+        admission.resize(2)
+        with admission.admit():
+            assert admission.active == 2
+
+
+async def test_more_seats_are_given_at_once_to_those_who_wait():
+    seats, leave, taken = Seats("gpu", 1, LONG), asyncio.Event(), []
+    tasks = [asyncio.create_task(sit(seats, leave, taken), name=str(number)) for number in range(4)]
+    await settle()
+    seats.resize(3, LONG)
+    await settle()
+    assert (taken, seats.taken, seats.waiting) == (["0", "1", "2"], 3, 1)
+    leave.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_fewer_seats_hold_across_the_change():
+    seats, taken = Seats("gpu", 3, LONG), []
+    leave = [asyncio.Event() for _ in range(4)]
+    tasks = [asyncio.create_task(sit(seats, leave[number], taken), name=str(number)) for number in range(4)]
+    await settle()
+    seats.resize(1, LONG)
+    for number, seated in enumerate((3, 2, 1)):
+        assert (seats.taken, seats.waiting) == (seated, 1)
+        leave[number].set()
+        await settle()
+    assert (taken[-1], seats.taken, seats.waiting) == ("3", 1, 0)
+    leave[3].set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_changed_wait_holds_for_those_who_come_later():
+    seats = Seats("gpu", 1, LONG)
+    async with seats.take():
+        patient = asyncio.create_task(sit(seats, asyncio.Event()))
+        await settle()
+        seats.resize(1, 0)
+        with pytest.raises(Unavailable, match="max_concurrent"):
+            await seats.take().__aenter__()
+        assert not patient.done()
+        patient.cancel()
+        await asyncio.wait([patient])
+
+
+class Seating(RuleBasedStateMachine):
+    """Calls come, wait, give up and leave while the number of seats changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.seats = Seats("gpu", 2, LONG)
+        self.limit = 2
+        self.calls = []
+
+    def run(self, action=lambda: None):
+        async def turn():
+            action()
+            await settle(8)
+
+        self.loop.run_until_complete(turn())
+        self.calls = [call for call in self.calls if not call[0].done()]
+
+    @rule()
+    def come(self):
+        def begin():
+            leave, taken = asyncio.Event(), []
+            self.calls.append((asyncio.create_task(sit(self.seats, leave, taken)), leave, taken))
+
+        free = self.seats.taken < self.limit
+        before = self.seats.taken
+        self.run(begin)
+        assert self.seats.taken == before + free
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data(), cancelled=st.booleans())
+    def go(self, data, cancelled):
+        task, leave, _ = data.draw(st.sampled_from(self.calls))
+        self.run(task.cancel if cancelled else leave.set)
+
+    @rule(limit=st.integers(1, 5))
+    def resize(self, limit):
+        before, self.limit = self.seats.taken, limit
+        self.run(lambda: self.seats.resize(limit, LONG))
+        assert self.seats.taken <= max(before, limit)
+
+    @invariant()
+    def nobody_waits_beside_a_free_seat(self):
+        seated = sum(bool(taken) for _, _, taken in self.calls)
+        assert (self.seats.taken, self.seats.waiting) == (seated, len(self.calls) - seated)
+        assert not self.seats.waiting or self.seats.taken >= self.limit
+
+    def teardown(self):
+        for _, leave, _ in self.calls:
+            leave.set()
+        self.seats.resize(len(self.calls) + 1, LONG)
+        self.run()
+        assert self.calls == []
+        self.loop.close()
+
+
+TestSeating = Seating.TestCase
+TestSeating.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -4,6 +4,7 @@ import pytest
 from engine.doubles import ScriptedUpstream
 
 from gateway.config.schema import ResponsesConfig, UpstreamConfig
+from gateway.engine.admission import Seats
 from gateway.engine.routing import Routing
 from gateway.protocol.errors import NotFound, UpstreamUnavailable
 
@@ -12,8 +13,12 @@ DOWN = UpstreamUnavailable("No connection.")
 
 def build(upstreams=None, **configs):
     upstreams = {name: ScriptedUpstream() for name in configs} | (upstreams or {})
+    seats = {name: Seats(name, 1, 0) for name in configs}
     routing = Routing(
-        upstreams, {name: UpstreamConfig(**given) for name, given in configs.items()}, ResponsesConfig(max_tools=3)
+        upstreams,
+        seats,
+        {name: UpstreamConfig(**given) for name, given in configs.items()},
+        ResponsesConfig(max_tools=3),
     )
     return routing, upstreams
 
@@ -69,11 +74,12 @@ def test_where_a_request_without_a_model_would_go(configs, expected):
 def test_each_server_has_its_own_rules_and_seats():
     routing, _ = build(
         a={"models": ["x"], "allow_fields": ("priority",), "cache_salt_per_principal": True},
-        b={"remote_images": "forward", "aliases": {"small": "y"}},
+        b={"remote_images": "forward", "aliases": {"small": "y"}, "forward_headers": ("X-Team",)},
     )
     one, other = routing.choose("x"), routing.choose("y")
     assert (one.policy.allow_fields, one.policy.remote_images, one.salted) == ({"priority"}, False, True)
     assert (other.policy.allow_fields, other.policy.remote_images, other.salted) == (set(), True, False)
+    assert (one.headers, other.headers) == (set(), {b"x-team"})
     assert one.policy.max_tools == other.policy.max_tools == 3
     assert one.seats is not other.seats
     assert routing.choose("small").seats is other.seats
