@@ -235,8 +235,9 @@ class WatchedGateway(Gateway):
 
     def look(self) -> Holdings:
         """Return what it holds now."""
-        samples = self._read_samples()
         own = [name for name in self._descriptors() if not name.startswith(str(self.database))]
+        # Last, because this takes a connection itself.
+        samples = self._read_samples()
         return Holdings(
             gauges={name: samples[name] for name in _EMPTY},
             tasks=int(samples["gateway_tasks"]),
