@@ -1,0 +1,45 @@
+"""Every setting, once: type, default, bounds and description."""
+
+from collections.abc import Mapping
+
+from msgspec import field
+
+from gateway.config.schema.responses import EngineConfig, ResponsesConfig
+from gateway.config.schema.section import Section
+from gateway.config.schema.server import AdminConfig, ServerConfig
+from gateway.config.schema.storage import StorageConfig
+from gateway.config.schema.telemetry import TelemetryConfig
+from gateway.config.schema.upstream import AllowedField, UpstreamConfig
+
+__all__ = [
+    "DEFAULT_UPSTREAM",
+    "AdminConfig",
+    "AllowedField",
+    "EngineConfig",
+    "GatewayConfig",
+    "ResponsesConfig",
+    "Section",
+    "ServerConfig",
+    "StorageConfig",
+    "TelemetryConfig",
+    "UpstreamConfig",
+]
+
+DEFAULT_UPSTREAM = "default"
+
+
+class GatewayConfig(Section, frozen=True, kw_only=True):
+    """The whole configuration."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    admin: AdminConfig = field(default_factory=AdminConfig)
+    upstream: UpstreamConfig | None = None
+    upstreams: Mapping[str, UpstreamConfig] = {}
+    responses: ResponsesConfig = field(default_factory=ResponsesConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+
+    def upstream_map(self) -> dict[str, UpstreamConfig]:
+        """Return the inference servers by name; `[upstream]`, or none at all, is one named `default`."""
+        return dict(self.upstreams) or {DEFAULT_UPSTREAM: self.upstream or UpstreamConfig()}
