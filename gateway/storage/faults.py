@@ -80,6 +80,14 @@ def explain_fault(error: Exception) -> str:
     return f"{sentence} ({reason[:_MAX_REASON_CHARS]})"
 
 
+def is_contradiction(error: DBAPIError) -> bool:
+    """Tell whether the database understood a statement and refused it: what it holds or permits does not fit."""
+    if isinstance(error.orig, sqlite3.Error):
+        primary = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        return primary in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}
+    return (getattr(error.orig, "sqlstate", None) or "")[:2] in {"23", "42"}
+
+
 def unavailable(error: Exception) -> StorageUnavailable:
     """Wrap a database error for the caller."""
     return StorageUnavailable(describe_fault(error))

@@ -13,8 +13,9 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
-from gateway.storage.faults import UNMIGRATED, StorageNotReady
+from gateway.storage.faults import UNMIGRATED, StorageNotReady, is_contradiction
 
 # Any number will do, as long as every version of the gateway uses the same.
 _ADVISORY_LOCK = 7_303_014_821_066
@@ -78,7 +79,8 @@ def upgrade(engine: Engine, revision: str = "head") -> str | None:
     """Migrate up to the revision and return where the database is now.
 
     Raises:
-        StorageNotReady: there is no such revision, or the database is newer than this gateway.
+        StorageNotReady: there is no such revision, the database is newer than this gateway, or its tables are not
+            those that its revision promises.
     """
     with _locked(engine) as connection:
         if compare(read_revision(connection)) is SchemaState.NEWER:
@@ -122,6 +124,14 @@ def _run(step: Callable[[Config, str], None], connection: Connection, revision: 
             step(config, revision)
     except CommandError as error:
         raise StorageNotReady(f"The database cannot be migrated to '{revision}': {error}") from error
+    except DBAPIError as error:
+        if not is_contradiction(error):
+            raise
+        reason = " ".join(str(error.orig).split())
+        raise StorageNotReady(
+            f"The migration to '{revision}' failed and changed nothing: {reason}. Mend what the database names, or "
+            "restore a backup; then run the command again."
+        ) from error
 
 
 def _scripts() -> ScriptDirectory:
