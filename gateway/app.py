@@ -27,16 +27,10 @@ from gateway.telemetry.tracing import Tracing, TracingError
 from gateway.transport.admin import build_admin_app
 from gateway.transport.auth import HostPolicy
 from gateway.transport.edge import Edge
-from gateway.transport.health import Readiness, health, livez, readyz, version
+from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
-from gateway.transport.routes import (
-    build_responses_route,
-    delete_response,
-    list_input_items,
-    list_models,
-    retrieve_model,
-    retrieve_response,
-)
+from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
+from gateway.transport.routes import ROUTES, build_responses_route
 from gateway.transport.wire_errors import respond_with_error
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.settings import UpstreamSettings
@@ -207,14 +201,15 @@ def build_parts(
 
 
 def _build_litestar(parts: Parts) -> Litestar:
+    docs = ApiDocs()
     return Litestar(
         route_handlers=[
             build_responses_route(parts.endpoint),
-            *(retrieve_response, delete_response, list_input_items),
-            *(list_models, retrieve_model),
-            *(livez, readyz, health, version),
+            *ROUTES,
+            *(DOCS_ROUTES if parts.config.server.openapi else ()),
         ],
         dependencies={
+            "docs": Provide(lambda: docs, sync_to_thread=False),
             "engine": Provide(lambda: parts.engine, sync_to_thread=False),
             "readiness": Provide(lambda: parts.readiness, sync_to_thread=False),
         },

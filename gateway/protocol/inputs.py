@@ -14,7 +14,8 @@ TEXT_PARTS: dict[str, str] = {
     "reasoning_text": "text",
     "refusal": "refusal",
 }
-OTHER_PARTS = frozenset({"input_image", "input_file", "input_audio", "input_video", "computer_screenshot"})
+MEDIA_PARTS = ("input_image", "input_file")
+OTHER_PARTS = frozenset({"input_audio", "input_video", "computer_screenshot"})
 REQUIRED_TEXT: dict[str, tuple[str, ...]] = {
     "function_call": ("call_id", "name", "arguments"),
     "custom_tool_call": ("call_id", "name", "input"),
@@ -101,7 +102,7 @@ def _check_content(content: Any, path: str, remote_images: bool) -> None:
             key = TEXT_PARTS[kind]
             if not isinstance(part.get(key), str):
                 raise _wrong_type(f"{where}.{key}", "a string", part.get(key))
-        elif kind in ("input_image", "input_file"):
+        elif kind in MEDIA_PARTS:
             _check_media(part, where, remote_images)
         elif not isinstance(kind, str) or kind not in OTHER_PARTS:
             shown = repr(kind[:64]) if isinstance(kind, str) else "missing"

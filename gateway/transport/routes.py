@@ -1,22 +1,26 @@
 """The routes of the public app: the hot path as one raw ASGI handler, everything else typed."""
 
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 
-from litestar import MediaType, Request, Response, asgi, delete, get
+from litestar import HttpMethod, MediaType, Request, Response, asgi, delete, get, route
 from litestar.di import NamedDependency
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException, MethodNotAllowedException
-from litestar.handlers import ASGIRouteHandler
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.params import FromPath, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.engine.service import Engine
 from gateway.protocol.errors import InvalidRequest
 from gateway.transport.edge import STATE_PRINCIPAL
+from gateway.transport.health import health, livez, readyz, version
 from gateway.transport.paging import read_page
 
 RESPONSES_PATH = "/v1/responses"
+RESPONSE_PATH = RESPONSES_PATH + "/{response_id:str}"
+_TRUE = frozenset({"true", "1"})
+_FALSE = frozenset({"false", "0", ""})
 
 
 EngineDependency = NamedDependency[SkipValidation[Engine]]
@@ -38,21 +42,24 @@ def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
     return serve_responses
 
 
-@get(RESPONSES_PATH + "/{response_id:str}")
+@get(RESPONSE_PATH)
 async def retrieve_response(
     request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
     """Return one of the caller's stored responses, whole: what `include[]` could ask for is in it."""
-    if request.query_params.get("stream", "").lower() in {"true", "1"}:
+    stream = request.query_params.get("stream", "false").lower()
+    if stream in _TRUE:
         raise InvalidRequest(
             "A stored response is not streamed; leave 'stream' out to get it whole.",
             code="unsupported_parameter",
             param="stream",
         )
+    if stream not in _FALSE:
+        raise InvalidRequest("'stream' must be false, or left out.", code="invalid_value", param="stream")
     return _json(await engine.retrieve(_principal(request), response_id))
 
 
-@delete(RESPONSES_PATH + "/{response_id:str}", status_code=200)
+@delete(RESPONSE_PATH, status_code=200)
 async def delete_response(
     request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
@@ -60,7 +67,13 @@ async def delete_response(
     return _json(await engine.delete(_principal(request), response_id))
 
 
-@get(RESPONSES_PATH + "/{response_id:str}/input_items")
+@route(RESPONSE_PATH, http_method=HttpMethod.OPTIONS, status_code=204)
+async def name_methods() -> Response[None]:
+    """Name what a response takes: the framework's own answer forgets all but the first handler of a path."""
+    return Response(None, headers={"allow": "DELETE, GET, OPTIONS"})
+
+
+@get(RESPONSE_PATH + "/input_items")
 async def list_input_items(
     request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
@@ -78,6 +91,14 @@ async def list_models(engine: EngineDependency) -> Response[bytes]:
 async def retrieve_model(engine: EngineDependency, model_id: FromPath[PurePosixPath]) -> Response[bytes]:
     """Return one model; its id may hold slashes."""
     return _json(await engine.model(str(model_id).lstrip("/")))
+
+
+ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
+    *(name_methods, retrieve_response, delete_response, list_input_items),
+    *(list_models, retrieve_model),
+    *(livez, readyz, health, version),
+)
+"""Every typed route. A path's own OPTIONS must come first, or the framework gives it one."""
 
 
 def _principal(request: Request[Any, Any, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, NotFoundException, ValidationException
 from litestar.types import Send
 from msgspec import UNSET, Struct, UnsetType
 
@@ -24,6 +24,7 @@ from gateway.protocol.errors import (
     RequestTooLarge,
 )
 from gateway.telemetry.names import LOGGER_ERRORS
+from gateway.transport.hints import find_hint
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -107,9 +108,12 @@ def from_exception(error: Exception) -> GatewayError:
     return InternalError()
 
 
-def respond_with_error(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def respond_with_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Answer an exception that left a handler: the app's only exception handler."""
-    answer = http_error(from_exception(error))
+    shown = from_exception(error)
+    if isinstance(error, NotFoundException):
+        shown.message += find_hint(request.scope["path"], (route.path_components for route in request.app.routes))
+    answer = http_error(shown)
     headers = {name.decode(): value.decode() for name, value in answer.headers}
     if isinstance(error, HTTPException):
         headers |= _kept_headers(error.headers or {})

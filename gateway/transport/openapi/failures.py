@@ -1,0 +1,114 @@
+"""Every way in which a request can fail, by the code its caller is told."""
+
+from msgspec import Struct
+
+from gateway.protocol import errors
+from gateway.protocol.errors import GatewayError
+from gateway.transport.connection import RequestTimeout
+from gateway.transport.protocol import HeadTooLarge, InvalidHttp
+
+UPGRADE_REQUIRED = 426
+
+
+class Failure(Struct, frozen=True):
+    """One way to fail.
+
+    Attributes:
+        code: what the error object says.
+        status: HTTP status.
+        type: the API's error type.
+        when: in which case, as the end of a sentence.
+    """
+
+    code: str
+    status: int
+    type: str
+    when: str
+
+
+def _fail(kind: type[GatewayError], when: str, code: str = "", status: int = 0) -> Failure:
+    return Failure(code or kind.code, status or kind.status, kind.type, when)
+
+
+def _refuse(**whens: str) -> tuple[Failure, ...]:
+    return tuple(_fail(errors.InvalidRequest, when, code) for code, when in whens.items())
+
+
+_OVERLOADED = "shutting down, too many requests or connections at once, or the database does not answer"
+
+ANYWHERE = (
+    _fail(InvalidHttp, "what arrived is not HTTP"),
+    _fail(errors.Forbidden, "the Host header names no host of the gateway", "host_not_allowed"),
+    _fail(errors.Forbidden, "a web page of another origin called", "origin_not_allowed"),
+    _fail(RequestTimeout, "the request took too long to arrive"),
+    _fail(HeadTooLarge, "the head of the request is too large"),
+    _fail(errors.InternalError, "a fault of the gateway; its log has it under the request id"),
+)
+"""What can befall any request, whatever its route."""
+
+OVERLOAD = (_fail(errors.Unavailable, _OVERLOADED),)
+
+STORED = (_fail(errors.ResponseNotFound, "the caller has no stored response of that id, or deleted it"), *OVERLOAD)
+
+_WRONG_VALUE = "a parameter has a value it cannot have"
+
+READ = _refuse(invalid_value=_WRONG_VALUE, unsupported_parameter="a stream was asked for")
+
+PAGE = _refuse(invalid_value=_WRONG_VALUE, item_not_found="`after` names no item of the list")
+
+UPGRADE = (
+    _fail(errors.InvalidRequest, "WebSocket connections are not available yet", "upgrade_required", UPGRADE_REQUIRED),
+)
+
+UPSTREAM = (
+    _fail(errors.UpstreamError, "the inference server answered something that is no response"),
+    _fail(errors.UpstreamError, "the inference server refused the gateway's own key", "upstream_auth_failed"),
+    _fail(errors.UpstreamUnavailable, "no connection to the inference server"),
+    _fail(errors.UpstreamTimeout, "the inference server was silent for too long"),
+    *OVERLOAD,
+)
+"""How asking an inference server can fail, besides the server's own refusals."""
+
+MODEL = (_fail(errors.NotFound, "no inference server takes that model", "model_not_found"),)
+
+CREATE = (
+    *_refuse(
+        invalid_request="the request is malformed or contradicts itself",
+        invalid_json="the body is not a JSON object, or is nested too deeply",
+        missing_required_parameter="`model` or `input` is missing",
+        invalid_type="a field has another type than it must",
+        invalid_value="a field has a value it cannot have",
+        array_above_max_length="there are too many input items or tools",
+        unknown_parameter="a field the API does not know, with `[responses] strict_parameters`",
+        unsupported_parameter="a field that is not offered, or kept for the operator",
+        invalid_tool_output="a tool output answers no waiting call, or one of another kind",
+        missing_tool_output="a call has no output",
+        item_not_found="an `item_reference` names no item of the caller",
+        history_too_long="the history behind `previous_response_id` is too long",
+    ),
+    _fail(errors.PreviousResponseNotFound, "`previous_response_id` names nothing the caller can continue"),
+    *MODEL,
+    _fail(errors.RequestTooLarge, "the body is too large"),
+    _fail(errors.UpstreamError, "the inference server's body is no response", "upstream_invalid_body"),
+    _fail(errors.UpstreamError, "an event of the inference server could not be read", "upstream_invalid_event"),
+    Failure(
+        errors.RESOURCE_LIMIT_CODE,
+        errors.ResourceLimitExceeded.status,
+        errors.ResourceLimitExceeded.type,
+        "the response passed the limit that `resource` and `limit` name",
+    ),
+    *UPSTREAM,
+)
+
+NO_ROUTE = (_fail(errors.NotFound, "there is no such path", "route_not_found"),)
+
+NO_METHOD = (_fail(errors.MethodNotAllowed, "the path exists, the method does not"),)
+
+_RESERVED = (
+    _fail(errors.Unauthorized, "no usable credentials"),
+    _fail(errors.Forbidden, "the caller may not do this"),
+    _fail(errors.NotFound, "the object does not exist for this caller"),
+)
+
+EVERY = (*ANYWHERE, *STORED, *READ, *PAGE, *UPGRADE, *CREATE, *NO_ROUTE, *NO_METHOD, *_RESERVED)
+"""All there are, some of them more than once."""

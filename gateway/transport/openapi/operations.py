@@ -1,0 +1,228 @@
+"""What each route takes and answers, besides what its path, method and documentation say."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.transport.openapi import failures
+from gateway.transport.openapi.failures import Failure
+from gateway.transport.openapi.schemas import Schema, refer
+from gateway.transport.paging import MAX_PAGE
+from gateway.transport.routes import RESPONSES_PATH
+
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+HTML = "text/html"
+NO_MEDIA: Mapping[str, Schema] = {}
+
+RESPONSES, MODELS, OPERATION, DESCRIPTION = "Responses", "Models", "Operation", "Description"
+TAGS = {
+    RESPONSES: "Make, read and delete responses.",
+    MODELS: "What can be asked for.",
+    OPERATION: "Whether the gateway lives and can work.",
+    DESCRIPTION: "This description.",
+}
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """One answer that is no failure.
+
+    Attributes:
+        description: when it is given.
+        media: schema of the body by media type, empty where there is none.
+        headers: names of the documented headers it has besides those of every answer.
+        links: what can be done with the answer.
+    """
+
+    description: str
+    media: Mapping[str, Schema]
+    headers: tuple[str, ...] = ()
+    links: Mapping[str, Any] = {}
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One route under one method.
+
+    Attributes:
+        summary: a few words.
+        tag: where it belongs.
+        answers: what it answers, by status.
+        parameters: OpenAPI parameters besides those in the path.
+        body: schema of the JSON body, or None.
+        failures: how it can fail besides what can befall any request.
+        refusals: whether refusals of the inference server get through, with its status and code.
+        description: more words, in the place of the handler's documentation.
+    """
+
+    summary: str
+    tag: str
+    answers: Mapping[int, Answer]
+    parameters: tuple[Schema, ...] = ()
+    body: Schema | None = None
+    failures: tuple[Failure, ...] = ()
+    refusals: bool = False
+    description: str = ""
+
+
+def _json(name: str, description: str, *headers: str, **links: Any) -> Answer:
+    return Answer(description=description, media={JSON: refer(name)}, headers=headers, links=links)
+
+
+def _query(name: str, schema: Schema, description: str) -> Schema:
+    return {"name": name, "in": "query", "schema": schema, "description": description}
+
+
+def _link(operation: str) -> Schema:
+    return {"operationId": operation, "parameters": {"response_id": "$response.body#/id"}}
+
+
+_STREAM = """\
+With `stream: true` the answer is an event stream. Each event is one line `event: TYPE` and one line `data: JSON` with
+the same `type`, and ends with an empty line; `sequence_number` counts from 0. Lines that begin with a colon are
+keep-alives. The last event is `response.completed`, `response.incomplete` or `response.failed`, with the whole
+response, or `error` where no response can be told. Then comes `data: [DONE]`, and the stream ends; one that ends
+without it was cut off.
+
+A response is stored before its last event is sent."""
+
+_INCLUDE = _query(
+    "include",
+    {"type": "array", "items": {"type": "string"}},
+    "Accepted and not needed: nothing is left out. `include[]` is the same.",
+)
+_NOT_READY = "Not ready: the reasons, and when to ask again."
+_PAGE = (
+    _query("after", {"type": "string"}, "Id of the item before the first one wanted, in the order asked for."),
+    _query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": 20}, "Most items in the page."),
+    _query("order", {"enum": ["asc", "desc"], "default": "desc"}, "asc is the order in which the items were sent."),
+    _INCLUDE,
+)
+_STREAM_OFF = _query("stream", {"type": "boolean", "const": False}, "A stored response is not streamed.")
+_CACHED = ("ETag", "Cache-Control")
+_UNCHANGED = Answer(description="It is still the one whose ETag was sent.", media=NO_MEDIA, headers=_CACHED)
+_IF_NONE_MATCH: Schema = {
+    "name": "If-None-Match",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "ETag of the copy at hand.",
+}
+_CHECKS: Schema = {"oneOf": [refer("Verdict"), refer("Report")]}
+
+# The raw route of the hot path tells nobody its methods: method to operation, for its one path.
+RAW_ROUTES: Mapping[str, Mapping[str, str]] = {
+    RESPONSES_PATH: {"POST": "create_response", "GET": "open_websocket"},
+}
+
+# By the name of the handler.
+OPERATIONS: Mapping[str, Operation] = {
+    "create_response": Operation(
+        summary="Make a response",
+        description=_STREAM,
+        tag=RESPONSES,
+        body=refer("CreateRequest"),
+        answers={
+            200: Answer(
+                description="The response, whole or as a stream.",
+                media={JSON: refer("Response"), EVENT_STREAM: refer("StreamEvent")},
+                headers=("x-gateway-unsupported-tools",),
+                links={
+                    "retrieve": _link("retrieve_response"),
+                    "delete": _link("delete_response"),
+                    "input": _link("list_input_items"),
+                },
+            )
+        },
+        failures=failures.CREATE,
+        refusals=True,
+    ),
+    "open_websocket": Operation(
+        summary="Open a WebSocket",
+        description="WebSocket connections are not available yet.",
+        tag=RESPONSES,
+        answers={},
+        failures=failures.UPGRADE,
+    ),
+    "retrieve_response": Operation(
+        summary="Read a stored response",
+        tag=RESPONSES,
+        parameters=(_INCLUDE, _STREAM_OFF),
+        answers={200: _json("Response", "The response.")},
+        failures=(*failures.STORED, *failures.READ),
+    ),
+    "delete_response": Operation(
+        summary="Delete a stored response",
+        tag=RESPONSES,
+        answers={200: _json("DeletedResponse", "It is gone.")},
+        failures=failures.STORED,
+    ),
+    "list_input_items": Operation(
+        summary="List the input of a stored response",
+        tag=RESPONSES,
+        parameters=_PAGE,
+        answers={200: _json("ItemList", "One page.")},
+        failures=(*failures.STORED, *failures.PAGE),
+    ),
+    "list_models": Operation(
+        summary="List the models",
+        tag=MODELS,
+        answers={200: _json("ModelList", "The models.")},
+        failures=failures.UPSTREAM,
+        refusals=True,
+    ),
+    "retrieve_model": Operation(
+        summary="Read one model",
+        tag=MODELS,
+        answers={200: _json("Model", "The model.")},
+        failures=(*failures.MODEL, *failures.UPSTREAM),
+        refusals=True,
+    ),
+    "livez": Operation(
+        summary="Ask whether the process lives", tag=OPERATION, answers={200: _json("Live", "It lives.")}
+    ),
+    "readyz": Operation(
+        summary="Ask whether new requests can be served",
+        tag=OPERATION,
+        parameters=(_query("verbose", {"type": "string"}, "List every check; the value does not matter."),),
+        answers={
+            200: Answer(description="Ready.", media={JSON: _CHECKS}),
+            503: Answer(description=_NOT_READY, media={JSON: _CHECKS}, headers=("Retry-After",)),
+        },
+        failures=failures.OVERLOAD,
+    ),
+    "health": Operation(
+        summary="Ask as inference servers are asked",
+        tag=OPERATION,
+        answers={
+            200: Answer(description="Ready: an empty object.", media={JSON: {"type": "object", "maxProperties": 0}}),
+            503: Answer(description=_NOT_READY, media={JSON: refer("Verdict")}, headers=("Retry-After",)),
+        },
+        failures=failures.OVERLOAD,
+    ),
+    "version": Operation(
+        summary="Ask what is running",
+        tag=OPERATION,
+        answers={200: _json("Version", "Name and version.")},
+        failures=failures.OVERLOAD,
+    ),
+    "show_document": Operation(
+        summary="Read this description",
+        tag=DESCRIPTION,
+        parameters=(_IF_NONE_MATCH,),
+        answers={
+            200: Answer(description="An OpenAPI document.", media={JSON: {"type": "object"}}, headers=_CACHED),
+            304: _UNCHANGED,
+        },
+        failures=failures.OVERLOAD,
+    ),
+    "show_page": Operation(
+        summary="Read this description as a page",
+        tag=DESCRIPTION,
+        parameters=(_IF_NONE_MATCH,),
+        answers={
+            200: Answer(description="A page without scripts.", media={HTML: {"type": "string"}}, headers=_CACHED),
+            304: _UNCHANGED,
+        },
+        failures=failures.OVERLOAD,
+    ),
+}
