@@ -24,7 +24,7 @@ table=$$($(BIN)/coverage report --fail-under=$(2) --include='$(1)/*') || { echo 
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-full check conformance docs-generate clean
+.PHONY: help install demo test test-full check conformance wheel docs-generate clean
 
 help: ## Show what there is
 	@echo "Responses Gateway"
@@ -75,6 +75,9 @@ check: $(STAMP) ## Check form, style, types and the floors
 
 conformance: $(STAMP) ## Replay the cases and captures against a running gateway, and cut streams after every byte
 	@EVERY_CUT=1 $(PYTEST) -q -n $(JOBS) tests/conformance
+
+wheel: $(STAMP) ## Build the wheel, install it alone into an empty environment and use it there
+	@.ci/wheel
 
 docs-generate: $(STAMP) ## Write the reference of the configuration, its template and its schema
 	@$(BIN)/python -m gateway.config.render
