@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from harness.upstream import Upstream
-from integration.aborts import Campaign, WatchedGateway
+from integration.aborts import SETTINGS, Campaign
+from integration.watched import WatchedGateway
 
 SHARES = (0.1, 0.5, 1)
 
@@ -27,7 +28,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="gateway-aborts-") as name,
         Upstream() as upstream,
-        WatchedGateway(Path(name), upstream) as gateway,
+        WatchedGateway(Path(name), upstream, SETTINGS) as gateway,
     ):
         report = Campaign(gateway, upstream, marks, chosen.seed).run()
     print(report)

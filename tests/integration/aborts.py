@@ -3,26 +3,24 @@
 import asyncio
 import json
 import random
-import re
 import socket
 import struct
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from harness.client import create
 from harness.engine import frame, says
-from harness.processes import Gateway, free_port
 from harness.upstream import Reply, Request, Upstream
+from integration.watched import GAUGES, Holdings, WatchedGateway
 
 CALLERS = 16
-SETTLE_SECONDS = 20.0
 # A half-closed connection must be ended by the gateway, long before any of its timeouts.
 PATIENCE_SECONDS = 10.0
+# The queue to a client that does not read fills soon, and thousands of access lines would say nothing.
+SETTINGS = {"server.delivery_max_bytes": "256KiB", "telemetry.log_level": "warning"}
 MOMENTS = (
     "before the body",
     "in the body",
@@ -34,18 +32,6 @@ MOMENTS = (
 WAYS = ("close", "reset", "half-close")
 _RESET = struct.pack("ii", 1, 0)
 _PLACE = {"item_id": "msg_engine", "output_index": 0, "content_index": 0}
-# Everything that must be nothing when no request is left.
-_EMPTY = (
-    "gateway_active_responses",
-    "gateway_upstream_calls_running",
-    "gateway_upstream_calls_waiting",
-    "gateway_delivery_queue_batches",
-    "gateway_delivery_queue_bytes",
-    "gateway_storage_queue_entries",
-    "gateway_storage_queue_bytes",
-    "gateway_client_connections",
-)
-
 
 # ---------------------------------------------------------------- the inference server
 
@@ -179,110 +165,11 @@ class Abort:
         return True
 
 
-def read_on(connection: socket.socket, enough) -> None:
+def read_on(connection: socket.socket, enough: Callable[[bytes], bool]) -> None:
     """Read until it is enough, or the peer closes."""
     seen = b""
     while not enough(seen) and (piece := connection.recv(1024)):
         seen += piece
-
-
-# ---------------------------------------------------------------- what is held
-
-
-@dataclass(frozen=True)
-class Holdings:
-    """What a gateway holds at one moment.
-
-    Attributes:
-        gauges: the gauges that count requests and what they hold.
-        tasks: tasks of its event loop.
-        descriptors: open descriptors, but for the database's and for connections to the inference server.
-        upstream_calls: calls that run at the inference server, as that counts them.
-    """
-
-    gauges: Mapping[str, float]
-    tasks: int
-    descriptors: int
-    upstream_calls: int
-
-    def beyond(self, idle: "Holdings") -> dict[str, float]:
-        """Return what is more than an idle gateway holds, by name; nothing if nothing is."""
-        more = {name: value for name, value in self.gauges.items() if value}
-        more["tasks"] = self.tasks - idle.tasks
-        more["descriptors"] = self.descriptors - idle.descriptors
-        more["upstream calls"] = self.upstream_calls
-        return {name: value for name, value in more.items() if value > 0}
-
-
-class WatchedGateway(Gateway):
-    """A gateway with its admin listener, examined from outside.
-
-    Args:
-        folder: where the database and the log live.
-        upstream: the inference server.
-    """
-
-    def __init__(self, folder: Path, upstream: Upstream) -> None:
-        self._admin_port = free_port()
-        self._upstream = upstream
-        settings = {
-            "admin.enabled": "true",
-            "admin.bind": f"127.0.0.1:{self._admin_port}",
-            "server.delivery_max_bytes": "256KiB",
-            "telemetry.log_level": "warning",
-        }
-        super().__init__(folder, upstream.url, settings)
-
-    def look(self) -> Holdings:
-        """Return what it holds now."""
-        own = [name for name in self._descriptors() if not name.startswith(str(self.database))]
-        # Last, because this takes a connection itself.
-        samples = self._read_samples()
-        return Holdings(
-            gauges={name: samples[name] for name in _EMPTY},
-            tasks=int(samples["gateway_tasks"]),
-            descriptors=len(own) - self._upstream.open_connections,
-            upstream_calls=self._upstream.open_calls,
-        )
-
-    def rest(self) -> Holdings:
-        """Wait until what it holds stands still, after its start or a probe, and return that."""
-        held, before = self.look(), None
-        while held != before:
-            time.sleep(0.2)
-            held, before = self.look(), held
-        return held
-
-    def settle(self, idle: Holdings) -> dict[str, float]:
-        """Wait until it holds no more than when it was idle, and return what it still does after a while."""
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while (beyond := self.look().beyond(idle)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return beyond
-
-    @property
-    def resident_mib(self) -> float:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-    def count(self, name: str) -> float:
-        """Return the value of one metric."""
-        return self._read_samples()[name]
-
-    def _read_samples(self) -> dict[str, float]:
-        """Read every sample; of several series with one name the last."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._admin_port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        return {name: float(value) for name, value in re.findall(r"^(\w+)(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE)}
-
-    def _descriptors(self) -> list[str]:
-        names = []
-        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
-            try:
-                names.append(str(entry.readlink()))
-            except FileNotFoundError:
-                continue
-        return names
 
 
 # ---------------------------------------------------------------- ten thousand of them
@@ -322,7 +209,7 @@ class Report:
         rows = {f"left {moment}": str(number) for moment, number in sorted(self.aborts.items())}
         rows["left in all"] = str(self.aborts.total())
         held = {"tasks": "tasks", "descriptors": "descriptors", "upstream calls": "upstream calls"}
-        held |= {name: name.removeprefix("gateway_").replace("_", " ") for name in _EMPTY}
+        held |= {name: name.removeprefix("gateway_").replace("_", " ") for name in GAUGES}
         rows |= {f"{words}, beyond idle": f"{self.held.get(name, 0):g}" for name, words in held.items()}
         rows["half-closed and left open"] = str(self.hung)
         rows["complaints in the log"] = str(len(self.complaints))
@@ -334,7 +221,7 @@ class Campaign:
     """Sends requests to a running gateway and abandons them.
 
     Args:
-        gateway: the gateway.
+        gateway: the gateway, running with `SETTINGS`.
         upstream: the inference server behind it.
         marks: after how many aborts the gateway is examined; the last is the number of all.
         seed: chooses the moments.

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from harness.client import open_create
 from harness.upstream import Upstream
-from integration.aborts import MOMENTS, Campaign, Holdings, WatchedGateway, is_complaint, stall
+from integration.aborts import MOMENTS, SETTINGS, Campaign, is_complaint, stall
+from integration.watched import Holdings, WatchedGateway
 
 ABORTS = 300
 
@@ -21,7 +22,7 @@ def upstream() -> Iterator[Upstream]:
 
 @pytest.fixture
 def watched(tmp_path: Path, upstream: Upstream) -> Iterator[WatchedGateway]:
-    with WatchedGateway(tmp_path, upstream) as running:
+    with WatchedGateway(tmp_path, upstream, SETTINGS) as running:
         yield running
 
 

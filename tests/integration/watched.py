@@ -1,0 +1,116 @@
+"""A gateway that is examined from outside: what it holds while it serves, and whether it lets go of it."""
+
+import re
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.processes import Gateway, free_port
+from harness.upstream import Upstream
+
+SETTLE_SECONDS = 20.0
+# Everything that must be nothing when no request is left.
+GAUGES = (
+    "gateway_active_responses",
+    "gateway_upstream_calls_running",
+    "gateway_upstream_calls_waiting",
+    "gateway_delivery_queue_batches",
+    "gateway_delivery_queue_bytes",
+    "gateway_storage_queue_entries",
+    "gateway_storage_queue_bytes",
+    "gateway_client_connections",
+)
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a gateway holds at one moment.
+
+    Attributes:
+        gauges: the gauges that count requests and what they hold.
+        tasks: tasks of its event loop.
+        descriptors: open descriptors, but for the database's and for connections to the inference server.
+        upstream_calls: calls that run at the inference server, as that counts them.
+    """
+
+    gauges: Mapping[str, float]
+    tasks: int
+    descriptors: int
+    upstream_calls: int
+
+    def beyond(self, idle: "Holdings") -> dict[str, float]:
+        """Return what is more than an idle gateway holds, by name; nothing if nothing is."""
+        more = {name: value for name, value in self.gauges.items() if value}
+        more["tasks"] = self.tasks - idle.tasks
+        more["descriptors"] = self.descriptors - idle.descriptors
+        more["upstream calls"] = self.upstream_calls
+        return {name: value for name, value in more.items() if value > 0}
+
+
+class WatchedGateway(Gateway):
+    """A gateway with its admin listener, examined from outside.
+
+    Args:
+        folder: where the database and the log live.
+        upstream: the inference server.
+        settings: `section.key` to TOML value.
+    """
+
+    def __init__(self, folder: Path, upstream: Upstream, settings: Mapping[str, str] | None = None) -> None:
+        self._admin_port = free_port()
+        self._upstream = upstream
+        admin = {"admin.enabled": "true", "admin.bind": f"127.0.0.1:{self._admin_port}"}
+        super().__init__(folder, upstream.url, {**admin, **(settings or {})})
+
+    def look(self) -> Holdings:
+        """Return what it holds now."""
+        own = [name for name in self._descriptors() if not name.startswith(str(self.database))]
+        # Last, because this takes a connection itself.
+        samples = self._read_samples()
+        return Holdings(
+            gauges={name: samples[name] for name in GAUGES},
+            tasks=int(samples["gateway_tasks"]),
+            descriptors=len(own) - self._upstream.open_connections,
+            upstream_calls=self._upstream.open_calls,
+        )
+
+    def rest(self) -> Holdings:
+        """Wait until what it holds stands still, after its start or a probe, and return that."""
+        held, before = self.look(), None
+        while held != before:
+            time.sleep(0.2)
+            held, before = self.look(), held
+        return held
+
+    def settle(self, idle: Holdings) -> dict[str, float]:
+        """Wait until it holds no more than when it was idle, and return what it still does after a while."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while (beyond := self.look().beyond(idle)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return beyond
+
+    @property
+    def resident_mib(self) -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    def count(self, name: str) -> float:
+        """Return the value of one metric."""
+        return self._read_samples()[name]
+
+    def _read_samples(self) -> dict[str, float]:
+        """Read every sample; of several series with one name the last."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._admin_port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        return {name: float(value) for name, value in re.findall(r"^(\w+)(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE)}
+
+    def _descriptors(self) -> list[str]:
+        names = []
+        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
+            try:
+                names.append(str(entry.readlink()))
+            except FileNotFoundError:
+                continue
+        return names
