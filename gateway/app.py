@@ -18,6 +18,7 @@ from gateway.config.schema import GatewayConfig, StorageConfig, UpstreamConfig
 from gateway.engine.service import Engine
 from gateway.ports import Clock, Ids, Store, Upstream
 from gateway.protocol.ids import UuidIds
+from gateway.storage.cache import CachedStore
 from gateway.storage.faults import StorageNotReady
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.store import SqlStore
@@ -172,7 +173,7 @@ def build_parts(
     """
     metrics = metrics or Metrics()
     try:
-        store = store or SqlStore(_store_settings(config.storage), metrics.storage_load)
+        store = store or _build_store(config.storage, metrics)
         tracing = tracing or Tracing.from_environment(os.environ)
     except (StorageNotReady, TracingError) as error:
         raise StartError(str(error)) from error
@@ -228,6 +229,20 @@ def _cors_config(origins: Sequence[str]) -> CORSConfig | None:
     return CORSConfig(allow_origins=list(origins), expose_headers=["x-request-id", "retry-after", "x-should-retry"])
 
 
+def _build_store(storage: StorageConfig, metrics: Metrics) -> Store:
+    store = SqlStore(_store_settings(storage), metrics)
+    if not storage.history_cache_bytes:
+        return store
+    return CachedStore(
+        store,
+        max_bytes=storage.history_cache_bytes,
+        revalidate_seconds=storage.history_revalidate_seconds,
+        history_max_responses=storage.history_max_responses,
+        history_max_bytes=storage.history_max_bytes,
+        metrics=metrics,
+    )
+
+
 def _store_settings(storage: StorageConfig) -> StoreSettings:
     return StoreSettings(
         url=database_url(storage.url.reveal()),
@@ -236,6 +251,7 @@ def _store_settings(storage: StorageConfig) -> StoreSettings:
         busy_timeout_seconds=storage.busy_timeout_seconds,
         statement_timeout_seconds=storage.statement_timeout_seconds,
         probe_timeout_seconds=storage.probe_timeout_seconds,
+        verify_after_seconds=storage.verify_after_seconds,
         readers=storage.readers,
         reader_max_entries=storage.reader_max_entries,
         writer_max_entries=storage.writer_max_entries,

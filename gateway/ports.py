@@ -120,6 +120,7 @@ class Upstream(Protocol):
             UpstreamRefused: any other status, with the upstream's message, type, param and a string code.
             UpstreamUnavailable: no connection, or it broke before the status line.
             UpstreamTimeout: connect or first-byte timeout.
+            Unavailable: the server failed repeatedly and is left alone for now; nothing was sent.
         """
         ...
 
@@ -227,10 +228,12 @@ class History(Struct, frozen=True, kw_only=True):
     Attributes:
         response_id: the newest response of the chain.
         items: context, input and output items of the whole chain, in order.
+        responses: how many responses the chain has.
     """
 
     response_id: str
     items: Sequence[StoredItem]
+    responses: int
 
 
 class StoreHealth(Struct, frozen=True, kw_only=True):
@@ -266,6 +269,14 @@ class Store(Protocol):
         """
         ...
 
+    async def holds(self, principal: str, response_id: str) -> bool:
+        """Tell whether the principal has such a live response, with one query that loads nothing.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
         """Return one response with its own items, or None.
 
@@ -277,7 +288,8 @@ class Store(Protocol):
     async def delete(self, deletion: Deletion) -> None:
         """Hide a response from every process; returns only after COMMIT.
 
-        Live responses that continue from it still replay its items.
+        Live responses that continue from it still replay its items. A process that keeps histories in memory may let
+        it be continued for a bounded time more.
 
         Raises:
             ResponseNotFound: the principal has no such live response.
@@ -291,6 +303,14 @@ class Store(Protocol):
         Raises:
             InvalidRequest: the items together are larger than the store's bound.
             StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def verify(self) -> None:
+        """Make sure that responses can be stored now: the database has just taken a write, or takes one when asked.
+
+        Raises:
+            StorageUnavailable: it does not answer, is full or read-only, or its schema does not fit.
         """
         ...
 

@@ -11,6 +11,14 @@ from gateway.storage.tables import CallerText, items, responses
 
 TOO_LONG_CODE = "history_too_long"
 
+_PRINCIPAL = bindparam("principal", type_=CallerText)
+_IS_LIVE = and_(
+    responses.c.id == bindparam("response_id", type_=CallerText),
+    responses.c.principal == _PRINCIPAL,
+    responses.c.deleted_at.is_(None),
+)
+_LIVE = select(responses.c.id).where(_IS_LIVE)
+
 
 class HistoryQuery:
     """Reads chains within two bounds, which the query itself keeps: what is above them never leaves the database."""
@@ -39,7 +47,13 @@ class HistoryQuery:
             max_responses=self._max_responses,
             max_bytes=self._max_bytes,
         )
-        return History(response_id=response_id, items=build_items(rows))
+        return History(response_id=response_id, items=build_items(rows), responses=oldest.depth)
+
+
+def is_live(connection: Connection, principal: str, response_id: str) -> bool:
+    """Tell whether the principal has such a response that is not deleted; the index of the ids answers."""
+    parameters = {"principal": principal, "response_id": response_id}
+    return connection.execute(_LIVE, parameters).first() is not None
 
 
 def check_bounds(*, responses: int, size: int, max_responses: int, max_bytes: int) -> None:
@@ -48,12 +62,12 @@ def check_bounds(*, responses: int, size: int, max_responses: int, max_bytes: in
     Raises:
         InvalidRequest: names the bound that was passed.
     """
+    if within_bounds(responses=responses, size=size, max_responses=max_responses, max_bytes=max_bytes):
+        return
     if size > max_bytes:
         passed = f"[storage] history_max_bytes ({max_bytes} bytes)"
-    elif responses > max_responses:
-        passed = f"[storage] history_max_responses ({max_responses} responses)"
     else:
-        return
+        passed = f"[storage] history_max_responses ({max_responses} responses)"
     raise InvalidRequest(
         f"The history behind previous_response_id exceeds {passed}; start a new chain.",
         code=TOO_LONG_CODE,
@@ -61,18 +75,18 @@ def check_bounds(*, responses: int, size: int, max_responses: int, max_bytes: in
     )
 
 
+def within_bounds(*, responses: int, size: int, max_responses: int, max_bytes: int) -> bool:
+    """Tell whether a chain has no more responses and item bytes than allowed."""
+    return size <= max_bytes and responses <= max_responses
+
+
 def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]]:
-    principal = bindparam("principal", type_=CallerText)
     head = select(
         responses.c.id,
         responses.c.parent_id,
         literal(1).label("depth"),
         responses.c.item_bytes.label("chain_bytes"),
-    ).where(
-        responses.c.id == bindparam("response_id", type_=CallerText),
-        responses.c.principal == principal,
-        responses.c.deleted_at.is_(None),
-    )
+    ).where(_IS_LIVE)
     chain = head.cte("chain", recursive=True)
     ancestor = responses.alias("ancestor")
     step = select(
@@ -82,7 +96,7 @@ def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]
         chain.c.chain_bytes + ancestor.c.item_bytes,
     ).where(
         ancestor.c.id == chain.c.parent_id,
-        ancestor.c.principal == principal,
+        ancestor.c.principal == _PRINCIPAL,
         chain.c.depth < max_responses,
         chain.c.chain_bytes <= max_bytes,
     )

@@ -53,7 +53,11 @@ class MemoryStore:
             max_bytes=self._max_bytes,
         )
         items = tuple(item for response in reversed(chain) for item in response.items)
-        return History(response_id=response_id, items=items)
+        return History(response_id=response_id, items=items, responses=len(chain))
+
+    async def holds(self, principal: str, response_id: str) -> bool:
+        """Tell whether the principal has such a live response."""
+        return self._find_live(principal, response_id) is not None
 
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
         """Return one response with its own items, or None."""
@@ -83,6 +87,15 @@ class MemoryStore:
         found = {item.id: item for response in own for item in response.items if item.id in wanted}
         check_references(sum(len(item.data) for item in found.values()), self._max_bytes)
         return found
+
+    async def verify(self) -> None:
+        """Succeed until closed.
+
+        Raises:
+            StorageUnavailable: the store is closed.
+        """
+        if self._closed:
+            raise StorageUnavailable("The store is closed.")
 
     async def probe(self) -> StoreHealth:
         """Healthy until closed."""

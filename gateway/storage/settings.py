@@ -23,6 +23,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         busy_timeout_seconds: longest wait for another process's lock and for a connection.
         statement_timeout_seconds: longest run of one statement.
         probe_timeout_seconds: longest wait for the answer to a probe.
+        verify_after_seconds: how long a write proves that the next one will be taken, 0 for not at all.
         readers: threads, and on PostgreSQL connections, that read.
         reader_max_entries: reads that may wait or run at once.
         writer_max_entries: appends that may wait for a commit.
@@ -41,6 +42,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     busy_timeout_seconds: float = 5.0
     statement_timeout_seconds: float = 30.0
     probe_timeout_seconds: float = 5.0
+    verify_after_seconds: float = 1.0
     readers: int = 4
     reader_max_entries: int = 1024
     writer_max_entries: int = 1024

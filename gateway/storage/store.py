@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -12,16 +13,19 @@ from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import create_file, open_engine
 from gateway.storage.faults import StorageNotReady, explain_fault
-from gateway.storage.history import HistoryQuery
+from gateway.storage.history import HistoryQuery, is_live
 from gateway.storage.migrations import SchemaGate, SchemaState, compare, read_revision, require_current
+from gateway.storage.proof import WriteProof
 from gateway.storage.readers import Readers
 from gateway.storage.references import ReferenceQuery
 from gateway.storage.retention import Sweep
 from gateway.storage.rows import build_response, select_response
 from gateway.storage.settings import StoreSettings, is_sqlite
 from gateway.storage.sweeper import Sweeper
-from gateway.storage.writer import Writer
-from gateway.telemetry.metrics import StorageLoad
+from gateway.storage.writer import Change, Outcome, Writer
+from gateway.telemetry.metrics import Metrics
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -29,35 +33,43 @@ _log = logging.getLogger(__name__)
 class SqlStore:
     """`ports.Store` on SQLite or PostgreSQL. Several processes may share one database."""
 
-    def __init__(self, settings: StoreSettings, load: StorageLoad | None = None) -> None:
+    def __init__(self, settings: StoreSettings, metrics: Metrics | None = None) -> None:
         """Prepare the parts; connects to nothing.
 
         Args:
             settings: the database, and every bound.
-            load: kept up to date with what waits to be written.
+            metrics: what is counted, and what waits to be written; None counts for nobody.
 
         Raises:
             StorageNotReady: the PostgreSQL driver is not installed.
         """
+        metrics = metrics or Metrics()
         self._settings = settings
+        self._metrics = metrics
         self._engine = open_engine(settings)
         self._gate = SchemaGate(self._engine, migrates=settings.migrates_on_start)
         self._readers = Readers(
             self._engine, self._gate.ensure, threads=settings.readers, max_entries=settings.reader_max_entries
         )
         self._commit = BatchCommit(self._engine, self._gate.ensure)
+        self._proof = WriteProof(
+            self._try_write,
+            after_seconds=settings.verify_after_seconds,
+            trial_seconds=settings.probe_timeout_seconds,
+        )
         self._writer = Writer(
-            self._commit,
+            self._commit_batch,
             max_entries=settings.writer_max_entries,
             max_bytes=settings.writer_max_bytes,
             batch_entries=settings.writer_batch_entries,
-            load=load,
+            load=metrics.storage_load,
         )
         self._sweeper = Sweeper(
             Sweep(self._engine, batch_responses=settings.retention_batch_responses),
             self._gate.ensure,
             retention_seconds=settings.retention_seconds,
             interval_seconds=settings.retention_interval_seconds,
+            metrics=metrics,
         )
         self._history = HistoryQuery(max_responses=settings.history_max_responses, max_bytes=settings.history_max_bytes)
         self._references = ReferenceQuery(max_bytes=settings.history_max_bytes)
@@ -91,9 +103,15 @@ class SqlStore:
             StorageUnavailable: the database does not answer.
             InvalidRequest: the chain passes `history_max_responses` or `history_max_bytes`.
         """
-        return await self._readers.run(
-            lambda connection: self._history.read(connection, principal, response_id), timeout=self._read_timeout
-        )
+        return await self._read("history", lambda connection: self._history.read(connection, principal, response_id))
+
+    async def holds(self, principal: str, response_id: str) -> bool:
+        """Tell whether the principal has such a live response, with one short query.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        return await self._read("liveness", lambda connection: is_live(connection, principal, response_id))
 
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
         """Return one live response with its own items, or None.
@@ -107,7 +125,7 @@ class SqlStore:
             rows = connection.execute(self._response, parameters).all()
             return build_response(rows) if rows else None
 
-        return await self._readers.run(read, timeout=self._read_timeout)
+        return await self._read("response", read)
 
     async def delete(self, deletion: Deletion) -> None:
         """Hide a response from every process; returns only after COMMIT.
@@ -117,6 +135,7 @@ class SqlStore:
             StorageUnavailable: the database refused, or the writer's queue is full.
         """
         await self._writer.write(deletion)
+        self._metrics.storage_deletions_total.inc()
 
     async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return the newest item for each id that a live response of the principal holds.
@@ -127,9 +146,15 @@ class SqlStore:
             StorageUnavailable: the database does not answer.
             InvalidRequest: the items pass `history_max_bytes` together.
         """
-        return await self._readers.run(
-            lambda connection: self._references.read(connection, principal, item_ids), timeout=self._read_timeout
-        )
+        return await self._read("items", lambda connection: self._references.read(connection, principal, item_ids))
+
+    async def verify(self) -> None:
+        """Return if the database took a write within `verify_after_seconds`, or takes a trial write now.
+
+        Raises:
+            StorageUnavailable: it did not, within `probe_timeout_seconds`.
+        """
+        await self._proof.require()
 
     async def probe(self) -> StoreHealth:
         """Check within `probe_timeout_seconds` that the database answers and its schema fits. Never raises.
@@ -137,8 +162,35 @@ class SqlStore:
         After a batch that was not stored, a later one or a trial write must have succeeded. A schema that became newer
         since the start stays healthy: that is an upgrade rolling over the replicas.
         """
+        tries = self._commit.in_doubt
+        health = await self._examine(write=tries)
+        if not health.healthy:
+            self._proof.doubt()
+        elif tries:
+            self._proof.renew()
+        return health
+
+    async def close(self) -> None:
+        """Write what is queued, then close every connection. Idempotent."""
+        await asyncio.to_thread(self._release)
+        await self._proof.close()
+
+    async def _read(self, name: str, query: Callable[[Connection], T]) -> T:
+        self._metrics.storage_reads_total.labels(query=name).inc()
+        timeout = self._settings.statement_timeout_seconds + self._settings.busy_timeout_seconds
+        return await self._readers.run(query, timeout=timeout)
+
+    async def _examine(self, *, write: bool) -> StoreHealth:
+        def look(connection: Connection) -> str | None:
+            revision = read_revision(connection)
+            if write:
+                connection.rollback()
+                self._commit.try_write(connection)
+            return revision
+
+        self._metrics.storage_reads_total.labels(query="probe").inc()
         try:
-            revision = await self._readers.run(self._examine, timeout=self._settings.probe_timeout_seconds)
+            revision = await self._readers.run(look, timeout=self._settings.probe_timeout_seconds)
             if compare(revision) is SchemaState.NEWER:
                 return StoreHealth(healthy=True, detail=f"The schema moved on to revision {revision}; upgrade soon.")
             require_current(revision)
@@ -148,20 +200,22 @@ class SqlStore:
             return StoreHealth(healthy=False, detail=str(error))
         return StoreHealth(healthy=True, detail="The database answers.")
 
-    async def close(self) -> None:
-        """Write what is queued, then close every connection. Idempotent."""
-        await asyncio.to_thread(self._release)
+    async def _try_write(self) -> str | None:
+        health = await self._examine(write=True)
+        if health.healthy:
+            return None
+        # Readiness has to say so too, until a write succeeds.
+        self._commit.in_doubt = True
+        _log.warning("requests that need the database are refused: %s", health.detail)
+        return health.detail
 
-    @property
-    def _read_timeout(self) -> float:
-        return self._settings.statement_timeout_seconds + self._settings.busy_timeout_seconds
-
-    def _examine(self, connection: Connection) -> str | None:
-        revision = read_revision(connection)
+    def _commit_batch(self, batch: Sequence[Change]) -> Sequence[Outcome]:
+        outcomes = self._commit(batch)
         if self._commit.in_doubt:
-            connection.rollback()
-            self._commit.try_write(connection)
-        return revision
+            self._proof.doubt()
+        elif None in outcomes:
+            self._proof.renew()
+        return outcomes
 
     def _prepare(self) -> None:
         create_file(self._settings.url)

@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.retention import Cutoffs, Removed, Sweep
+from gateway.telemetry.metrics import Metrics
 
 # A process that never lives for a whole interval removes something too.
 _FIRST_WAIT_SECONDS = 60.0
@@ -30,8 +31,19 @@ def find_cutoffs(now: float, *, retention_seconds: float, grace_seconds: float) 
     return Cutoffs(created=created, deleted=int(now - grace_seconds))
 
 
-def sweep_gently(sweep: Sweep, cutoffs: Cutoffs, stop: threading.Event) -> Removed:
+def sweep_gently(
+    sweep: Sweep,
+    cutoffs: Cutoffs,
+    stop: threading.Event,
+    note: Callable[[Removed], None] = lambda _: None,
+) -> Removed:
     """Remove all that can go, with pauses in which others can write, until `stop` is set; returns what went.
+
+    Args:
+        sweep: removes.
+        cutoffs: which responses have had their time.
+        stop: ends it after the batch it is in.
+        note: told what each batch removed.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: the database refused a batch, which changed nothing.
@@ -39,6 +51,7 @@ def sweep_gently(sweep: Sweep, cutoffs: Cutoffs, stop: threading.Event) -> Remov
     total = Removed()
     for removed in sweep.remove(cutoffs):
         total += removed
+        note(removed)
         if stop.wait(_PAUSE_SECONDS):
             break
     return total
@@ -52,6 +65,7 @@ class Sweeper:
         ensure_schema: raises while the database cannot be used.
         retention_seconds: how long a tree is kept after its newest member, 0 for ever.
         interval_seconds: between two sweeps.
+        metrics: what was removed, and how the sweeps went.
         now: Unix seconds.
     """
 
@@ -62,12 +76,14 @@ class Sweeper:
         *,
         retention_seconds: float,
         interval_seconds: float,
+        metrics: Metrics,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._sweep = sweep
         self._ensure_schema = ensure_schema
         self._retention_seconds = retention_seconds
         self._interval_seconds = interval_seconds
+        self._metrics = metrics
         self._now = now
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-sweeper", daemon=True)
@@ -89,9 +105,11 @@ class Sweeper:
             try:
                 self._remove_old()
             except (SQLAlchemyError, StorageNotReady) as error:
+                self._metrics.retention_failures_total.inc()
                 _log.warning("old responses were not removed, the next sweep tries again: %s", explain_fault(error))
             # The thread must outlive any fault.
             except Exception:  # noqa: BLE001
+                self._metrics.retention_failures_total.inc()
                 _log.exception("old responses were not removed, the next sweep tries again")
 
     def _remove_old(self) -> None:
@@ -99,6 +117,13 @@ class Sweeper:
         cutoffs = find_cutoffs(
             self._now(), retention_seconds=self._retention_seconds, grace_seconds=self._interval_seconds
         )
-        total = sweep_gently(self._sweep, cutoffs, self._closed)
+        began = time.perf_counter()
+        total = sweep_gently(self._sweep, cutoffs, self._closed, self._note_removed)
+        if not self._closed.is_set():
+            self._metrics.retention_sweep_seconds.observe(time.perf_counter() - began)
+            self._metrics.retention_last_sweep_timestamp_seconds.set(self._now())
         if total.responses:
             _log.info("%d old responses with %d items were removed", total.responses, total.items)
+
+    def _note_removed(self, removed: Removed) -> None:
+        self._metrics.retention_removed_responses_total.inc(removed.responses)

@@ -8,6 +8,7 @@ from gateway.ports import Deletion
 from gateway.storage.faults import StorageNotReady
 from gateway.storage.retention import Cutoffs, Removed
 from gateway.storage.sweeper import Sweeper, find_cutoffs
+from gateway.telemetry.metrics import Metrics
 from tests.storage.samples import make_chain, make_item, make_response
 
 PATIENCE = 20.0
@@ -37,7 +38,7 @@ def start():
 
     def start_one(sweep, ensure=lambda: None, **settings):
         settings = {"retention_seconds": 1000.0, "interval_seconds": 0.01, "now": lambda: 5000.0, **settings}
-        sweeper = Sweeper(sweep, ensure, **settings)
+        sweeper = Sweeper(sweep, ensure, **{"metrics": Metrics(), **settings})
         sweepers.append(sweeper)
         sweeper.start()
         return sweeper
@@ -62,7 +63,8 @@ def test_the_cutoffs_lie_before_now(retention, grace, cutoffs):
 def test_sweeps_again_and_again_whatever_happens(start, caplog):
     caplog.set_level(logging.INFO)
     sweep = ScriptedSweep([Removed(responses=2, items=3)] * 2, StorageNotReady("Not now."), RuntimeError(), [], [])
-    sweeper = start(sweep)
+    metrics = Metrics()
+    sweeper = start(sweep, metrics=metrics)
     assert sweep.done.wait(PATIENCE)
     sweeper.close()
     assert sweep.cutoffs[0] == Cutoffs(created=4000, deleted=4999)
@@ -71,6 +73,32 @@ def test_sweeps_again_and_again_whatever_happens(start, caplog):
         ("WARNING", "old responses were not removed, the next sweep tries again: Not now."),
         ("ERROR", "old responses were not removed, the next sweep tries again"),
     ]
+    sample = metrics.registry.get_sample_value
+    assert sample("gateway_retention_removed_responses_total") == 4
+    assert sample("gateway_retention_failures_total") == 2
+    assert sample("gateway_retention_last_sweep_timestamp_seconds") == 5000
+    assert sample("gateway_retention_sweep_seconds_count") >= 2
+
+
+def test_batches_count_although_the_sweep_breaks_off(start):
+    class Torn:
+        done = threading.Event()
+
+        def remove(self, cutoffs):
+            if self.done.is_set():
+                return
+            yield Removed(responses=3)
+            self.done.set()
+            raise RuntimeError
+
+    metrics = Metrics()
+    sweeper = start(Torn(), metrics=metrics, interval_seconds=0.3)
+    assert Torn.done.wait(PATIENCE)
+    sweeper.close()
+    sample = metrics.registry.get_sample_value
+    assert sample("gateway_retention_removed_responses_total") == 3
+    assert sample("gateway_retention_failures_total") == 1
+    assert sample("gateway_retention_sweep_seconds_count") == 0
 
 
 def test_closing_ends_it_after_the_batch(start):
@@ -92,7 +120,7 @@ def test_closing_ends_it_after_the_batch(start):
 
 
 def test_may_be_closed_before_it_starts():
-    Sweeper(ScriptedSweep(), lambda: None, retention_seconds=1, interval_seconds=1).close()
+    Sweeper(ScriptedSweep(), lambda: None, retention_seconds=1, interval_seconds=1, metrics=Metrics()).close()
 
 
 async def test_a_store_removes_what_is_old_by_itself(open_sql_store):

@@ -1,0 +1,138 @@
+"""Histories in memory: a bounded number of bytes, the least recently used going first."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import chain
+from sys import getsizeof
+from typing import TypeAlias
+
+from gateway.ports import History, StoredItem
+
+# Owner and id: another owner's id is another key.
+Key: TypeAlias = tuple[str, str]
+
+# A slot of the dictionary with the entry, its key and its time, measured generously.
+_ENTRY_BYTES = 512
+
+
+class Link:
+    """The end of a history: some items, behind those of an older link that any number of younger ones may share.
+
+    Args:
+        items: what this link adds.
+        parent: what came before.
+        responses: how many responses it adds.
+
+    Attributes:
+        responses: responses of the whole history.
+        item_bytes: JSON of all its items, as the store's bound counts them.
+        weight: memory of this link alone, in bytes.
+        total_weight: memory of the whole history, in bytes.
+        holders: entries and held links that need this one.
+    """
+
+    __slots__ = ("_items", "holders", "item_bytes", "parent", "responses", "total_weight", "weight")
+
+    def __init__(self, items: Iterable[StoredItem], parent: "Link | None" = None, *, responses: int = 1) -> None:
+        self._items = tuple(items)
+        self.parent = parent
+        self.holders = 0
+        self.weight: int = getsizeof(self) + getsizeof(self._items) + sum(map(weigh_item, self._items))
+        self.responses: int = responses + (parent.responses if parent else 0)
+        self.item_bytes: int = sum(len(item.data) for item in self._items) + (parent.item_bytes if parent else 0)
+        self.total_weight: int = self.weight + (parent.total_weight if parent else 0)
+
+    def build_history(self, response_id: str) -> History:
+        """Return all items, oldest first."""
+        parts = []
+        link: Link | None = self
+        while link is not None:
+            parts.append(link._items)  # noqa: SLF001
+            link = link.parent
+        items = tuple(chain.from_iterable(reversed(parts)))
+        return History(response_id=response_id, items=items, responses=self.responses)
+
+
+class Entry:
+    """A history under its key.
+
+    Attributes:
+        link: its end.
+        proven_at: monotonic seconds of a moment at which the response existed.
+    """
+
+    __slots__ = ("link", "proven_at")
+
+    def __init__(self, link: Link, proven_at: float) -> None:
+        self.link = link
+        self.proven_at = proven_at
+
+
+class HistoryCache:
+    """Keeps histories of up to `max_bytes` in all; what several of them share counts once.
+
+    Attributes:
+        bytes: memory of everything kept.
+        evictions: entries that went to make room.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.bytes = 0
+        self.evictions = 0
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[Key, Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Key) -> Entry | None:
+        """Return the entry, which is now the most recently used, or None."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
+
+    def keep(self, key: Key, link: Link, proven_at: float) -> None:
+        """Keep a history in the place of any other under its key, unless it alone is above the bound."""
+        self.drop(key)
+        if link.total_weight + _weigh_key(key) > self._max_bytes:
+            return
+        self._entries[key] = Entry(link, proven_at)
+        self.bytes += _weigh_key(key)
+        self._hold(link)
+        while self.bytes > self._max_bytes:
+            self.drop(next(iter(self._entries)))
+            self.evictions += 1
+
+    def drop(self, key: Key) -> None:
+        """Forget a history, if it is there; what others share of it stays."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.bytes -= _weigh_key(key)
+            self._release(entry.link)
+
+    def _hold(self, link: Link | None) -> None:
+        while link is not None:
+            link.holders += 1
+            if link.holders > 1:
+                return
+            self.bytes += link.weight
+            link = link.parent
+
+    def _release(self, link: Link | None) -> None:
+        while link is not None:
+            link.holders -= 1
+            if link.holders:
+                return
+            self.bytes -= link.weight
+            link = link.parent
+
+
+def weigh_item(item: StoredItem) -> int:
+    """Return the memory of an item in bytes; texts that items have in common count for each of them."""
+    parts = (item.data, item.id, item.role, item.type, item.call_id, item.status, item.agent)
+    return getsizeof(item) + sum(map(getsizeof, parts))
+
+
+def _weigh_key(key: Key) -> int:
+    return _ENTRY_BYTES + sum(map(getsizeof, key))
