@@ -14,6 +14,7 @@ from litestar.types import ASGIApp
 from msgspec import Struct
 
 from gateway.config.addresses import split_bind
+from gateway.config.certificates import CertificateFileError
 from gateway.config.schema import GatewayConfig, StorageConfig, UpstreamConfig
 from gateway.engine.service import Engine
 from gateway.ports import Clock, Ids, Store, Upstream
@@ -178,10 +179,7 @@ def build_parts(
     except (StorageNotReady, TracingError) as error:
         raise StartError(str(error)) from error
     if upstreams is None:
-        upstreams = {
-            name: HttpUpstream(_upstream_settings(upstream, config), name=name)
-            for name, upstream in config.upstream_map().items()
-        }
+        upstreams = _build_upstreams(config, metrics)
     clock = clock or SystemClock()
     ids = ids or UuidIds()
     engine = engine or Engine(
@@ -265,12 +263,29 @@ def _store_settings(storage: StorageConfig) -> StoreSettings:
     )
 
 
+def _build_upstreams(config: GatewayConfig, metrics: Metrics) -> dict[str, HttpUpstream]:
+    upstreams: dict[str, HttpUpstream] = {}
+    for name, upstream in config.upstream_map().items():
+        try:
+            upstreams[name] = HttpUpstream(_upstream_settings(upstream, config), name=name, metrics=metrics)
+        except CertificateFileError as error:
+            raise StartError(f"ca_file of upstream '{name}': {error}") from error
+    return upstreams
+
+
 def _upstream_settings(upstream: UpstreamConfig, config: GatewayConfig) -> UpstreamSettings:
     return UpstreamSettings(
         url=upstream.url,
         api_key=None if upstream.api_key is None else upstream.api_key.reveal(),
         dialect=upstream.dialect,
         connect_timeout=upstream.connect_timeout_seconds,
+        connect_retries=upstream.connect_retries,
+        retry_share=upstream.connect_retry_budget,
+        longest_retry_wait=upstream.connect_retry_backoff_seconds,
+        breaker_failures=upstream.breaker_failures,
+        breaker_open=upstream.breaker_open_seconds,
+        ca_file=upstream.ca_file,
+        tls_verify=upstream.tls_verify,
         first_byte_timeout=upstream.first_byte_timeout_seconds,
         idle_timeout=upstream.idle_timeout_seconds,
         total_timeout=upstream.total_timeout_seconds,
@@ -278,6 +293,7 @@ def _upstream_settings(upstream: UpstreamConfig, config: GatewayConfig) -> Upstr
         health_interval=upstream.health_interval_seconds,
         probe_timeout=upstream.probe_timeout_seconds,
         models_cache=upstream.models_cache_seconds,
+        max_header_bytes=upstream.max_header_bytes,
         read_slice_bytes=upstream.read_slice_bytes,
         max_json_bytes=config.responses.max_upstream_json_bytes,
     )

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Final
 
 from gateway.config.addresses import is_loopback, is_wildcard, split_bind
+from gateway.config.certificates import CertificateFileError, trust_file
 from gateway.config.findings import DEFAULT, Finding, KeyPath, Origin
 from gateway.config.schema import GatewayConfig, UpstreamConfig
 from gateway.config.tree import env_label, format_path
@@ -112,6 +113,27 @@ class Review:
             self._problem("holds a character that no header can carry; keys are ASCII", (*path, "api_key"))
         if upstream.api_key and "authorization" in upstream.forward_headers:
             self._problem("authorization is set from api_key; forward only one", (*path, "forward_headers"))
+
+        self._check_tls(path, upstream)
+
+    def _check_tls(self, path: KeyPath, upstream: UpstreamConfig) -> None:
+        url, ca_file, verify = ((*path, name) for name in ("url", "ca_file", "tls_verify"))
+        if upstream.ca_file is not None:
+            try:
+                trust_file(upstream.ca_file)
+            except CertificateFileError as error:
+                self._problem(str(error), ca_file)
+        if not upstream.url.startswith("https:"):
+            if upstream.ca_file is not None:
+                self._warning("never takes effect, because url is not https", ca_file, url)
+        elif not upstream.tls_verify:
+            self._warning(
+                "the inference server's certificate is not checked: whoever is on the way can read and change "
+                "everything, api_key included; name its authority in ca_file instead",
+                verify,
+            )
+            if upstream.ca_file is not None:
+                self._warning("never takes effect, because tls_verify is false", ca_file, verify)
 
     def _check_routing(self) -> None:
         answering: dict[str, list[str]] = defaultdict(list)

@@ -22,6 +22,7 @@ from gateway.protocol.errors import (
     GatewayError,
     InternalError,
     ResourceLimitExceeded,
+    Unavailable,
     UpstreamError,
     UpstreamRefused,
     UpstreamTimeout,
@@ -288,6 +289,9 @@ class Run:
             raise
         except UpstreamError:
             status = "unavailable"
+            raise
+        except Unavailable:
+            status = "breaker_open"
             raise
         else:
             status = "200"

@@ -82,6 +82,9 @@ class Metrics:
         self._upstream_calls_running = self._gauge(names.UPSTREAM_CALLS_RUNNING)
         self._upstream_calls_waiting = self._gauge(names.UPSTREAM_CALLS_WAITING)
 
+        self.upstream_connect_retries_total = self._counter(names.UPSTREAM_CONNECT_RETRIES)
+        self.upstream_breaker_state = self._gauge(names.UPSTREAM_BREAKER_STATE)
+
         self.limit_breaches_total = self._counter(names.LIMIT_BREACHES)
         self.retained_bytes = self._histogram(names.RETAINED_BYTES)
         self.stream_event_bytes = self._histogram(names.STREAM_EVENT_BYTES)

@@ -79,7 +79,7 @@ TTFT_SECONDS = Metric(
 UPSTREAM_REQUESTS = Metric(
     "gateway_upstream_requests_total",
     "counter",
-    "Inference calls, by HTTP status or `unavailable`, `timeout`, `cancelled`.",
+    "Inference calls, by HTTP status or `unavailable`, `timeout`, `cancelled`; `breaker_open` was refused unsent.",
     ("status",),
 )
 UPSTREAM_TTFB_SECONDS = Metric(
@@ -99,6 +99,18 @@ UPSTREAM_CALLS_WAITING = Metric(
     "gateway_upstream_calls_waiting",
     "gauge",
     "Inference calls that wait for their turn because `max_concurrent` of them run.",
+    ("upstream",),
+)
+UPSTREAM_CONNECT_RETRIES = Metric(
+    "gateway_upstream_connect_retries_total",
+    "counter",
+    "Further attempts at calls for which no connection could be opened.",
+    ("upstream",),
+)
+UPSTREAM_BREAKER_STATE = Metric(
+    "gateway_upstream_breaker_state",
+    "gauge",
+    "Circuit breaker: 0 closed, 1 half-open (one call at a time is tried), 2 open (calls are refused).",
     ("upstream",),
 )
 LIMIT_BREACHES = Metric(
@@ -232,3 +244,4 @@ FIELD_DURATION_MS = "ms"
 FIELD_APPLIED = "applied"
 FIELD_RESTART_NEEDED = "restart_needed"
 FIELD_PROBLEMS = "problems"
+FIELD_WARNINGS = "warnings"

@@ -1,23 +1,32 @@
 """The inference server behind HTTP."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+from msgspec import structs
 
 from gateway import __version__
 from gateway.ports import Dialect, UpstreamCall, UpstreamExchange, UpstreamHealth
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.telemetry.metrics import Metrics
+from gateway.upstream.breaker import Breaker, State
 from gateway.upstream.connection import Connection, write_head
 from gateway.upstream.control import ControlClient
 from gateway.upstream.exchange import HttpExchange
+from gateway.upstream.failures import ConnectTimeout, NoRoom, NotConnected
 from gateway.upstream.health import HealthMonitor
 from gateway.upstream.models import ModelList
 from gateway.upstream.pool import ConnectionPool
 from gateway.upstream.refusals import MAX_ERROR_BODY_BYTES, read_refusal, redact
+from gateway.upstream.retries import RetryBudget, choose_wait
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.tasks import end_task
+from gateway.upstream.tls import open_context
 
+_log = logging.getLogger("gateway.upstream")
 _CONTROL_CONNECTIONS = 4
 _TARGET = "/v1/responses"
 # The client frames the message and names the host itself; a forwarded copy could contradict it.
@@ -25,23 +34,40 @@ _FRAMING_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect", "upgrade"}
 )
 
+# Said by a server, or a proxy before it, that cannot work at all. 500 may be the fault of one request, which must not
+# keep the others out; 429 and the rest of 4xx come from a server that is well.
+_FAILING_STATUSES: Final = frozenset({502, 503, 504})
+
 
 class HttpUpstream:
     """One inference server; see `ports.Upstream`.
 
     A call is sent once: when its connection breaks an inference may have begun, and only the caller can know whether
-    two are wanted.
+    two are wanted. Only the opening of a connection is tried again.
 
     Args:
         settings: how to reach the server.
-        name: the upstream's name in logs.
+        name: the upstream's name in logs and metrics.
         now: Unix seconds.
+        metrics: what is counted.
+        clock: seconds that never go back.
+
+    Raises:
+        CertificateFileError: the file of certificate authorities cannot be used.
     """
 
     def __init__(
-        self, settings: UpstreamSettings, *, name: str = "default", now: Callable[[], float] = time.time
+        self,
+        settings: UpstreamSettings,
+        *,
+        name: str = "default",
+        now: Callable[[], float] = time.time,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        metrics = metrics or Metrics()
         self._settings = settings
+        self._tls = open_context(settings.url, ca_file=settings.ca_file, verify=settings.tls_verify)
         self._name = name
         self._now = now
         host = self._open_pool(1).host_header
@@ -50,8 +76,8 @@ class HttpUpstream:
             "User-Agent": f"responses-gateway/{__version__}",
             "Accept-Encoding": "identity",
         }
-        if settings.api_key:
-            self._headers["Authorization"] = f"Bearer {settings.api_key}"
+        self._former_key: str | None = None
+        self._authorize(settings.api_key)
         self._pool: ConnectionPool | None = None
         self._watch: asyncio.Task[None] | None = None
         self._control = ControlClient(
@@ -60,10 +86,40 @@ class HttpUpstream:
             timeout=settings.probe_timeout,
             max_bytes=settings.max_json_bytes,
         )
+        self._breaker = Breaker(
+            name,
+            failures=settings.breaker_failures,
+            open_seconds=settings.breaker_open,
+            clock=clock,
+            tell=self._log_breaker,
+        )
+        metrics.upstream_breaker_state.labels(upstream=name).set_function(lambda: self._breaker.state)
+        self._retry_budget = RetryBudget(settings.retry_share, clock)
+        self._retries = metrics.upstream_connect_retries_total.labels(upstream=name)
         self._monitor = HealthMonitor(
-            self._control, dialect=settings.dialect, interval=settings.health_interval, now=now, name=name
+            self._control,
+            dialect=settings.dialect,
+            interval=settings.health_interval,
+            now=now,
+            name=name,
+            on_healthy=self._breaker.note_healthy,
         )
         self._models = ModelList(self._control, fresh_seconds=settings.models_cache, now=now, secret=settings.api_key)
+
+    def reconfigure(self, settings: UpstreamSettings) -> None:
+        """Use another key, other timeouts and other bounds of answers and retries for every call from now on.
+
+        Whatever else the settings say stays as it is, and calls that run go on as they began.
+        """
+        if settings.api_key != self._settings.api_key:
+            self._former_key = self._settings.api_key
+            self._authorize(settings.api_key)
+        self._settings = settings
+        self._control.reconfigure(timeout=settings.probe_timeout, max_bytes=settings.max_json_bytes)
+        self._monitor.reconfigure(interval=settings.health_interval)
+        self._models.reconfigure(fresh_seconds=settings.models_cache, secret=settings.api_key)
+        if self._pool is not None:
+            self._pool.reconfigure(connect_timeout=settings.connect_timeout)
 
     @property
     def dialect(self) -> Dialect:
@@ -72,8 +128,11 @@ class HttpUpstream:
 
     @property
     def health(self) -> UpstreamHealth:
-        """The last known health, without asking."""
-        return self._monitor.health
+        """The last known health, without asking; the detail tells when calls are refused or tried."""
+        health = self._monitor.health
+        if self._breaker.state is State.CLOSED:
+            return health
+        return structs.replace(health, detail=f"{health.detail}; {_describe(self._breaker.state)}")
 
     async def start(self) -> None:
         """Open the pools and begin to probe; does not wait for the server."""
@@ -106,12 +165,14 @@ class HttpUpstream:
 
     def redact(self, text: str) -> str:
         """Return a text of the server's without the gateway's own key in it."""
-        return str(redact(text, self._settings.api_key))
+        # A call that began before the key was changed may tell the former one.
+        return str(redact(redact(text, self._settings.api_key), self._former_key))
 
     async def open(self, call: UpstreamCall) -> UpstreamExchange:
         """Send the call and return once the server answered 200.
 
         Raises:
+            Unavailable: the server failed repeatedly and is left alone.
             UpstreamRefused: any other status.
             UpstreamUnavailable: no connection, or it broke before the status line.
             UpstreamTimeout: no connection or no status line in time.
@@ -122,14 +183,7 @@ class HttpUpstream:
         if pool is None:
             raise UpstreamUnavailable("The client of the inference server is not started.")
         deadline = asyncio.get_running_loop().time() + settings.total_timeout
-        patience = min(settings.first_byte_timeout, settings.total_timeout)
-        try:
-            async with asyncio.timeout(patience):
-                connection = await self._send(pool, call)
-        except TimeoutError as error:
-            raise UpstreamTimeout(
-                f"The inference server did not begin to answer within {patience:g} seconds."
-            ) from error
+        connection = await self._call(pool, call)
         exchange = HttpExchange(connection, pool, idle=settings.idle_timeout, deadline=deadline)
         status, headers = connection.status, connection.headers
         if status == 200 and headers.get("content-encoding", "").strip().lower() in {"", "identity"}:
@@ -137,16 +191,54 @@ class HttpUpstream:
         try:
             if status == 200:
                 raise UpstreamError("The inference server compressed its answer although that was declined.")
-            body = await exchange.read_whole(MAX_ERROR_BODY_BYTES)
+            body = await _read_error_body(exchange)
             raise read_refusal(status, headers, body, now=self._now(), secret=settings.api_key)
         finally:
             await exchange.close()
 
-    async def _send(self, pool: ConnectionPool, call: UpstreamCall) -> Connection:
+    async def _call(self, pool: ConnectionPool, call: UpstreamCall) -> Connection:
+        """Return a connection on which the answer has begun, and let the breaker know what became of the call."""
+        patience = min(self._settings.first_byte_timeout, self._settings.total_timeout)
+        with self._breaker.admit() as permit:
+            try:
+                async with asyncio.timeout(patience):
+                    connection = await self._connect_and_send(pool, call)
+            except TimeoutError as error:
+                permit.failed()
+                raise UpstreamTimeout(
+                    f"The inference server did not begin to answer within {patience:g} seconds."
+                ) from error
+            except NoRoom:
+                raise
+            except UpstreamError:
+                permit.failed()
+                raise
+            if connection.status in _FAILING_STATUSES:
+                permit.failed()
+            else:
+                permit.answered()
+        return connection
+
+    async def _connect_and_send(self, pool: ConnectionPool, call: UpstreamCall) -> Connection:
+        """Send the call once, over the first connection that can be had."""
+        settings = self._settings
         head = self._compose_head(pool, call)
+        self._retry_budget.note_call()
+        attempt = 1
+        while True:
+            try:
+                return await self._send(pool, head, call.body)
+            except (NotConnected, ConnectTimeout):
+                if attempt > settings.connect_retries or not self._retry_budget.take():
+                    raise
+            self._retries.inc()
+            await asyncio.sleep(choose_wait(attempt, settings.longest_retry_wait))
+            attempt += 1
+
+    async def _send(self, pool: ConnectionPool, head: bytes, body: bytes) -> Connection:
         connection = await pool.acquire()
         try:
-            await connection.send(head, call.body)
+            await connection.send(head, body)
             await connection.wait_for_headers()
         except BaseException:
             pool.release(connection)
@@ -168,12 +260,36 @@ class HttpUpstream:
             },
         )
 
+    def _authorize(self, key: str | None) -> None:
+        # The control client sends the same headers.
+        self._headers.pop("Authorization", None)
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+
     def _open_pool(self, connections: int) -> ConnectionPool:
         settings = self._settings
         return ConnectionPool(
             settings.url,
+            tls=self._tls,
             limit=connections,
             keepalive=settings.keepalive,
             connect_timeout=settings.connect_timeout,
             buffer_bytes=settings.read_slice_bytes,
+            max_header_bytes=settings.max_header_bytes,
         )
+
+    def _log_breaker(self, state: State) -> None:
+        level = logging.WARNING if state is State.OPEN else logging.INFO
+        _log.log(level, "upstream %s: %s", self._name, _describe(state))
+
+
+def _describe(state: State) -> str:
+    return f"circuit breaker {state.name.lower().replace('_', '-')}"
+
+
+async def _read_error_body(exchange: HttpExchange) -> bytes | None:
+    """Return the body of a refusal, or None when it is too large or breaks off: the status alone says enough."""
+    try:
+        return await exchange.read_whole(MAX_ERROR_BODY_BYTES)
+    except UpstreamError:
+        return None

@@ -6,17 +6,19 @@ than a buffer takes to process.
 """
 
 import asyncio
+import os
+import select
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import cast
 
 import httptools
 
 from gateway.protocol.errors import UpstreamError, UpstreamUnavailable
+from gateway.upstream.failures import NotConnected
 
 _PIECE_BYTES = 64 * 1024
 _MAX_HEADERS = 256
-# Whatever is no body: heads, interim answers, chunk framing, trailers. Counted anew after every byte of the body.
-_MAX_OVERHEAD_BYTES = 64 * 1024
 
 CLOSED_EARLY = "The inference server closed the connection before it answered."
 BROKEN = "The inference server broke off its answer."
@@ -41,16 +43,19 @@ class Connection(asyncio.BufferedProtocol):
     Args:
         buffer_bytes: most bytes read and parsed before another connection gets its turn.
         on_lost: called when the connection is gone.
+        max_header_bytes: most bytes that are no body (heads, interim answers, chunk framing, trailers), counted anew
+            after every byte of the body.
 
     Attributes:
         status: status of the answer at hand, 0 until it is known.
         headers: its headers, names in lower case, values of repeated ones joined.
     """
 
-    def __init__(self, buffer_bytes: int, on_lost: Callable[["Connection"], None]) -> None:
+    def __init__(self, buffer_bytes: int, on_lost: Callable[["Connection"], None], *, max_header_bytes: int) -> None:
         self._buffer = bytearray(buffer_bytes)
         self._view = memoryview(self._buffer)
         self._on_lost = on_lost
+        self._max_header_bytes = max_header_bytes
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._writable = asyncio.Event()
@@ -83,6 +88,15 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._lost and not self._transport.is_closing()
 
     @property
+    def is_stale(self) -> bool:
+        """Whether something has reached an idle, open connection that the loop has not seen yet: mostly its end."""
+        if self._transport is None:
+            return True
+        waiting = select.poll()
+        waiting.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(waiting.poll(0))
+
+    @property
     def is_complete(self) -> bool:
         """Whether the answer has been received to its end."""
         return self._complete
@@ -100,14 +114,20 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     async def send(self, head: bytes, body: bytes) -> None:
-        """Send a request; stops early, without an error, when the server answers before it has read it all."""
+        """Send a request; stops early, without an error, when the server answers before it has read it all.
+
+        Raises:
+            NotConnected: the connection is gone, and not a byte of the request left.
+        """
         self._reset()
         transport = self._transport
         if transport is None or not self.is_open:
-            raise UpstreamUnavailable(CLOSED_EARLY)
+            raise NotConnected(CLOSED_EARLY)
         self._begun = True
         transport.write(head + body[:_PIECE_BYTES])
         for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
+            # Even with room to write, what the server says meanwhile comes first: it may not want the rest.
+            await asyncio.sleep(0)
             await self._writable.wait()
             if self._answered or self._lost:
                 return
@@ -200,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
             self._parser.feed_data(self._view[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._give_up()
-        if self._overhead > _MAX_OVERHEAD_BYTES:
+        if self._overhead > self._max_header_bytes:
             self._give_up()
         if self._pending >= len(self._buffer) and not self._complete and self._transport is not None:
             self._paused = True
@@ -215,10 +235,12 @@ class Connection(asyncio.BufferedProtocol):
             self._wake()
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._lost = True
-        self._transport = None
+        transport, self._transport = self._transport, None
+        if exc is not None and transport is not None and self._begun and not self._answered:
+            self._salvage(transport)
         del self._parser  # refers back to the connection, whose buffer would wait for the garbage collector
         self._writable.set()
         self._wake()
@@ -232,6 +254,18 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The send buffer has room again."""
         self._writable.set()
+
+    def _salvage(self, transport: asyncio.Transport) -> None:
+        """Take in what arrived before a write failed: a server that does not want the rest of a request says why."""
+        if transport.get_extra_info("ssl_object") is not None:
+            return
+        descriptor = transport.get_extra_info("socket").fileno()
+        with suppress(OSError):
+            while not self._complete and self._error is None and self._pending < len(self._buffer):
+                size = os.readv(descriptor, [self.get_buffer(-1)])
+                if not size:
+                    break
+                self.buffer_updated(size)
 
     def _tell_end(self) -> None:
         callback, self._on_ended = self._on_ended, None

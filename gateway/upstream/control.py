@@ -57,6 +57,11 @@ class ControlClient:
         """Open the pool."""
         self._pool = self._open_pool()
 
+    def reconfigure(self, *, timeout: float, max_bytes: int) -> None:
+        """Use other bounds for every question from now on."""
+        self._timeout_seconds = timeout
+        self._max_bytes = max_bytes
+
     async def get(self, path: str) -> Reply:
         """Return the answer to `GET {url}{path}`, whatever its status.
 

@@ -24,10 +24,18 @@ class HealthMonitor:
         interval: seconds between probes.
         now: Unix seconds.
         name: the upstream's name in logs.
+        on_healthy: called after every probe that found the server well.
     """
 
     def __init__(
-        self, control: ControlClient, *, dialect: str, interval: float, now: Callable[[], float], name: str
+        self,
+        control: ControlClient,
+        *,
+        dialect: str,
+        interval: float,
+        now: Callable[[], float],
+        name: str,
+        on_healthy: Callable[[], None],
     ) -> None:
         self._control = control
         self._automatic = dialect == AUTO
@@ -36,6 +44,7 @@ class HealthMonitor:
         self._interval = interval
         self._now = now
         self._name = name
+        self._on_healthy = on_healthy
         self._health = UpstreamHealth(
             healthy=False, detail="not probed yet", checked_at=0.0, dialect=self._dialect.name
         )
@@ -49,6 +58,10 @@ class HealthMonitor:
     def health(self) -> UpstreamHealth:
         """The last known health."""
         return self._health
+
+    def reconfigure(self, *, interval: float) -> None:
+        """Wait another time after every probe from now on."""
+        self._interval = interval
 
     async def probe(self) -> UpstreamHealth:
         """Ask for the health now and remember it. Never raises."""
@@ -69,6 +82,8 @@ class HealthMonitor:
         self._health = UpstreamHealth(
             healthy=healthy, detail=detail, checked_at=self._now(), dialect=self._dialect.name
         )
+        if healthy:
+            self._on_healthy()
         return self._health
 
     async def watch(self) -> None:

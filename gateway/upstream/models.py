@@ -31,6 +31,11 @@ class ModelList:
         self._fresh_until = 0.0
         self._flight: asyncio.Task[None] | None = None
 
+    def reconfigure(self, *, fresh_seconds: float, secret: str | None) -> None:
+        """Keep answers for another time, and keep another key out of refusals, from the next answer on."""
+        self._fresh_seconds = fresh_seconds
+        self._secret = secret
+
     async def get(self) -> dict[str, Any]:
         """Return `{"object": "list", "data": [...]}`.
 

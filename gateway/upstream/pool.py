@@ -4,8 +4,10 @@ import asyncio
 import ssl
 from urllib.parse import urlsplit
 
-from gateway.protocol.errors import UpstreamTimeout, UpstreamUnavailable
+from gateway.protocol.errors import UpstreamUnavailable
 from gateway.upstream.connection import Connection
+from gateway.upstream.failures import ConnectTimeout, NoRoom, NotConnected
+from gateway.upstream.tls import explain_rejection
 
 # How long an answer that is complete for us may take to end on the wire before its connection is given up.
 _REST_SECONDS = 1.0
@@ -16,37 +18,56 @@ class ConnectionPool:
 
     Args:
         url: `http://HOST[:PORT][/PATH]` or `https://…`.
+        tls: what https needs; None for http.
         limit: most connections at once; a call that finds none free waits for one, within its own timeout.
         keepalive: seconds an idle connection is kept; below the server's own, so that the server rarely closes first.
         connect_timeout: seconds for one connection to be made.
         buffer_bytes: size of each connection's read buffer.
+        max_header_bytes: largest head of an answer.
 
     Attributes:
         host_header: the server's name for requests.
         base_path: path in front of every target.
     """
 
-    def __init__(self, url: str, *, limit: int, keepalive: float, connect_timeout: float, buffer_bytes: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: ssl.SSLContext | None,
+        limit: int,
+        keepalive: float,
+        connect_timeout: float,
+        buffer_bytes: int,
+        max_header_bytes: int,
+    ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._port = parts.port or (443 if self._tls else 80)
+        self._tls = tls
+        self._port = parts.port or (443 if tls else 80)
         self.host_header = parts.netloc.rpartition("@")[2]
         self.base_path = parts.path.rstrip("/")
         self._keepalive = keepalive
         self._connect_timeout = connect_timeout
         self._buffer_bytes = buffer_bytes
+        self._max_header_bytes = max_header_bytes
         self._free = asyncio.Semaphore(limit)
         self._idle: dict[Connection, float] = {}
         self._all: set[Connection] = set()
         self._closed = False
 
+    def reconfigure(self, *, connect_timeout: float) -> None:
+        """Wait another time for every connection from now on."""
+        self._connect_timeout = connect_timeout
+
     async def acquire(self) -> Connection:
         """Return a connection for one call; it must be given back by `release` or `retire`.
 
         Raises:
-            UpstreamUnavailable: the server refuses, does not exist or its certificate is not trusted.
-            UpstreamTimeout: the connection was not made in time.
+            NotConnected: the server refuses, does not exist or hung up during the TLS handshake.
+            ConnectTimeout: the connection was not made in time.
+            NoRoom: every connection stayed in use for that long.
+            UpstreamUnavailable: its certificate is not trusted, or it does not speak TLS.
         """
         await self._wait_for_room()
         try:
@@ -90,8 +111,9 @@ class ConnectionPool:
             connection.abort()
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.is_open:
+            if connection.is_open and not connection.is_stale:
                 return connection
+            connection.abort()
         return None
 
     def _lose(self, connection: Connection) -> None:
@@ -110,23 +132,32 @@ class ConnectionPool:
             async with asyncio.timeout(self._connect_timeout):
                 await self._free.acquire()
         except TimeoutError as error:
-            raise self._no_connection() from error
+            raise NoRoom(
+                f"No connection to the inference server became free within {self._connect_timeout:g} seconds "
+                "([upstream] max_connections)."
+            ) from error
 
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._buffer_bytes, self._lose), self._host, self._port, ssl=self._tls
+                    self._make_connection, self._host, self._port, ssl=self._tls
                 )
         except TimeoutError as error:
-            raise self._no_connection() from error
+            raise ConnectTimeout(
+                f"No connection to the inference server within {self._connect_timeout:g} seconds."
+            ) from error
         except ssl.SSLCertVerificationError as error:
-            raise UpstreamUnavailable("The inference server's certificate is not trusted.") from error
+            raise UpstreamUnavailable(
+                f"The inference server's certificate is not trusted: {explain_rejection(error)}."
+            ) from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise NotConnected("The inference server hung up during the TLS handshake.") from error
         except ssl.SSLError as error:
             raise UpstreamUnavailable("The inference server does not speak TLS at this address.") from error
         except (OSError, UnicodeError) as error:
-            raise UpstreamUnavailable("The inference server cannot be reached.") from error
+            raise NotConnected("The inference server cannot be reached.") from error
         if connection.is_open:
             self._all.add(connection)
         if self._closed:
@@ -134,5 +165,5 @@ class ConnectionPool:
             self._require_open()
         return connection
 
-    def _no_connection(self) -> UpstreamTimeout:
-        return UpstreamTimeout(f"No connection to the inference server within {self._connect_timeout:g} seconds.")
+    def _make_connection(self) -> Connection:
+        return Connection(self._buffer_bytes, self._lose, max_header_bytes=self._max_header_bytes)

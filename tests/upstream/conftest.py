@@ -13,6 +13,7 @@ from gateway.upstream.client import HttpUpstream
 from gateway.upstream.pool import ConnectionPool
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.simulated import serve_simulator
+from gateway.upstream.tls import open_context
 
 # The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
 _ON_BOTH_LOOPS = frozenset({"test_client", "test_connection", "test_pool"})
@@ -118,7 +119,8 @@ async def open_pool() -> AsyncIterator[Callable[..., ConnectionPool]]:
     pools: list[ConnectionPool] = []
 
     def build(url: str, **changes) -> ConnectionPool:
-        options = {"limit": 2, "keepalive": 4.0, "connect_timeout": 5.0, "buffer_bytes": 64 * 1024, **changes}
+        sizes = {"buffer_bytes": 64 * 1024, "max_header_bytes": 64 * 1024}
+        options = {"tls": open_context(url), "limit": 2, "keepalive": 4.0, "connect_timeout": 5.0, **sizes, **changes}
         pools.append(ConnectionPool(url, **options))
         return pools[-1]
 

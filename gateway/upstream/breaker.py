@@ -1,0 +1,149 @@
+"""Leaves a server that keeps failing alone for a while.
+
+A state machine without any I/O: it is told what became of calls and probes, and asks only the clock it was given. What
+counts as a failure is the caller's to say.
+"""
+
+import math
+from collections.abc import Callable
+from enum import IntEnum
+from types import TracebackType
+from typing import Self
+
+from gateway.protocol.errors import Unavailable
+
+
+class State(IntEnum):
+    """What becomes of the next call; the numbers are those of the metric."""
+
+    CLOSED = 0
+    HALF_OPEN = 1
+    OPEN = 2
+
+
+class Permit:
+    """Leave to make one call; leaving its context without a verdict is none."""
+
+    __slots__ = ("_settle", "round")
+
+    def __init__(self, round: int, settle: "Callable[[Permit, bool | None], None]") -> None:
+        self.round = round
+        self._settle: Callable[[Permit, bool | None], None] | None = settle
+
+    def answered(self) -> None:
+        """The server answered the call."""
+        self._end(True)
+
+    def failed(self) -> None:
+        """It did not, or no better than if it had not."""
+        self._end(False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(None)
+
+    def _end(self, verdict: bool | None) -> None:
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            settle(self, verdict)
+
+
+class Breaker:
+    """Opens after a number of failures in a row, and lets one call at a time find out whether it may close.
+
+    Calls that began before it opened have no say any more: they tell of the past.
+
+    Args:
+        name: the upstream's name, for the message.
+        failures: how many open it; 0 never does.
+        open_seconds: how long it refuses every call.
+        clock: seconds that never go back.
+        tell: told of every change that a call or a probe brought about.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        failures: int,
+        open_seconds: float,
+        clock: Callable[[], float],
+        tell: Callable[[State], None],
+    ) -> None:
+        self._name = name
+        self._failures = failures
+        self._open_seconds = open_seconds
+        self._clock = clock
+        self._tell = tell
+        self._row = 0
+        self._round = 0
+        self._open_until: float | None = None
+        self._trial: Permit | None = None
+
+    @property
+    def state(self) -> State:
+        """What becomes of the next call: made, tried if none is being tried, or refused."""
+        if self._open_until is None:
+            return State.CLOSED
+        return State.OPEN if self._clock() < self._open_until else State.HALF_OPEN
+
+    def admit(self) -> Permit:
+        """Return a permit for one call.
+
+        Raises:
+            Unavailable: the server is left alone; says for how long.
+        """
+        permit = Permit(self._round, self._settle)
+        if self._open_until is None:
+            return permit
+        left = self._open_until - self._clock()
+        if left > 0 or self._trial is not None:
+            raise self._refusal(left)
+        self._trial = permit
+        return permit
+
+    def note_healthy(self) -> None:
+        """A probe found the server well: close, once the time is up, but open again at the next failure."""
+        if self.state is State.HALF_OPEN:
+            self._close()
+            self._row = self._failures - 1
+
+    def _settle(self, permit: Permit, answered: bool | None) -> None:
+        tried = permit is self._trial
+        if tried:
+            self._trial = None
+        if permit.round != self._round or answered is None:
+            return
+        if tried and answered:
+            self._close()
+        elif tried:
+            self._open()
+        elif answered:
+            self._row = 0
+        else:
+            self._row += 1
+            if self._row >= self._failures > 0:
+                self._open()
+
+    def _open(self) -> None:
+        self._round += 1
+        self._open_until = self._clock() + self._open_seconds
+        self._tell(State.OPEN)
+
+    def _close(self) -> None:
+        self._row = 0
+        self._open_until = self._trial = None
+        self._tell(State.CLOSED)
+
+    def _refusal(self, left: float) -> Unavailable:
+        seconds = max(1, math.ceil(left))
+        refusal = Unavailable(
+            f"Upstream '{self._name}' failed repeatedly and is left alone for now ([upstream] breaker_open_seconds); "
+            f"send the request again in {seconds} {'second' if seconds == 1 else 'seconds'}."
+        )
+        refusal.retry_after = seconds
+        return refusal
