@@ -53,6 +53,9 @@ class ResponsesEndpoint:
         except ClientLeft:
             scope["state"][STATE_CLIENT_LEFT] = True
             self._metrics.client_disconnects_total.inc()
+        except RequestTimeout as error:
+            # The rest of the body would be all that may come on this connection.
+            await send_error(send, error, close=True)
         except GatewayError as error:
             await send_error(send, error)
 

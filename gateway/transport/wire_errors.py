@@ -87,10 +87,11 @@ def http_error(error: GatewayError) -> HttpError:
     return HttpError(error.status, headers, body)
 
 
-async def send_error(send: Send, error: GatewayError) -> None:
-    """Answer an HTTP request that has not been answered yet with an error."""
+async def send_error(send: Send, error: GatewayError, *, close: bool = False) -> None:
+    """Answer an HTTP request that has not been answered yet with an error, and close its connection if asked to."""
     answer = http_error(error)
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    headers = [*answer.headers, (b"connection", b"close")] if close else answer.headers
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
