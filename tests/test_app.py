@@ -150,6 +150,20 @@ async def test_reading_a_response_as_a_stream_is_refused_by_name(client, query):
     assert (answer.status_code, error["code"], error["param"]) == (400, "unsupported_parameter", "stream")
 
 
+async def test_reading_a_response_with_half_a_word_for_stream_is_refused(client):
+    answer = await client.get("/v1/responses/resp_1?stream=tru")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_value", "stream")
+
+
+@pytest.mark.parametrize(
+    ("path", "allow"), [("/v1/responses/resp_1", "DELETE, GET, OPTIONS"), ("/livez", "GET, OPTIONS")]
+)
+async def test_options_names_every_method(client, path, allow):
+    answer = await client.options(path)
+    assert (answer.status_code, answer.headers["allow"], answer.content) == (204, allow, b"")
+
+
 async def test_model_ids_may_hold_slashes(client):
     assert (await client.get("/v1/models")).json()["object"] == "list"
     assert (await client.get("/v1/models/org/model-7b")).json() == {"id": "org/model-7b"}

@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "db": "Create, upgrade and inspect the database.",
         "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",
         "demo": "Show a gateway at work: a streamed answer, a continuation, what was stored.",
+        "openapi": "Print the OpenAPI document of the API.",
         "version": "Show the versions of the gateway and of Python.",
     }
 )

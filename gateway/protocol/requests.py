@@ -250,8 +250,8 @@ def read_object(body: bytes, max_depth: int) -> dict[str, Any]:
 
 
 def _refuse_unsupported(fields: CreateFields) -> None:
-    multi_agent = fields.multi_agent
-    if multi_agent and multi_agent.get("enabled"):
+    enabled = (fields.multi_agent or {}).get("enabled")
+    if enabled is not None and enabled is not False:
         raise InvalidRequest("'multi_agent' is not supported.", code="unsupported_parameter", param="multi_agent")
     for name, advice in UNSUPPORTED.items():
         value = getattr(fields, name)

@@ -26,6 +26,7 @@ def response(status: str = "completed", **members: Any) -> Event:
         "output": [],
         "parallel_tool_calls": True,
         "previous_response_id": None,
+        "conversation": None,
         "presence_penalty": 0,
         "frequency_penalty": 0.0,
         "prompt_cache_key": None,

@@ -1,9 +1,10 @@
-"""The whole judgement in one call: rules of the stream and field tables together."""
+"""The whole judgement in one call: rules of the stream, field tables and the gateway's own description together."""
 
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from conformance.description import description
 from conformance.rules import Judge, check_events, check_ids
 from conformance.schema import Schema
 from conformance.wire import take_apart
@@ -19,10 +20,13 @@ def judge_stream(stream: bytes, judge: Judge | None = None) -> list[str]:
     """Return every fault of one whole client stream."""
     events, broken = take_apart(stream)
     faults = [str(violation) for violation in [*broken, *check_events(events, judge)]]
-    return faults + [f"event {event.number}: {fault}" for event in events for fault in schema().check_event(event.data)]
+    for event in events:
+        found = [*schema().check_event(event.data), *description().check_event(event.data)]
+        faults += [f"event {event.number}: {fault}" for fault in found]
+    return faults
 
 
 def judge_response(response: Mapping[str, Any]) -> list[str]:
     """Return every fault of one response object."""
-    faults = schema().check_response(response)
+    faults = [*schema().check_response(response), *description().check("Response", response)]
     return faults + check_ids(dict(response)) if isinstance(response.get("output"), list) else faults

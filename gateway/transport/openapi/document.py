@@ -137,7 +137,9 @@ def _describe(each: Described) -> Schema:
         "parameters": [*placeholders, *operation.parameters, *everywhere],
     }
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": {JSON: {"schema": operation.body}}}
+        examples = {name: {"value": value} for name, value in operation.examples.items()}
+        body = {"schema": operation.body, "examples": examples}
+        described["requestBody"] = {"required": True, "content": {JSON: body}}
     described["responses"] = _responses(operation, has_placeholders=bool(placeholders))
     return described
 

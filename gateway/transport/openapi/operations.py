@@ -50,6 +50,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         answers: what it answers, by status.
         parameters: OpenAPI parameters besides those in the path.
         body: schema of the JSON body, or None.
+        examples: bodies by what they show.
         failures: how it can fail besides what can befall any request.
         refusals: whether refusals of the inference server get through, with its status and code.
         description: more words, in the place of the handler's documentation.
@@ -60,6 +61,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     answers: Mapping[int, Answer]
     parameters: tuple[Schema, ...] = ()
     body: Schema | None = None
+    examples: Mapping[str, Any] = {}
     failures: tuple[Failure, ...] = ()
     refusals: bool = False
     description: str = ""
@@ -109,6 +111,8 @@ _IF_NONE_MATCH: Schema = {
 }
 _CHECKS: Schema = {"oneOf": [refer("Verdict"), refer("Report")]}
 
+_PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
 # The raw route of the hot path tells nobody its methods: method to operation, for its one path.
 RAW_ROUTES: Mapping[str, Mapping[str, str]] = {
     RESPONSES_PATH: {"POST": "create_response", "GET": "open_websocket"},
@@ -121,6 +125,15 @@ OPERATIONS: Mapping[str, Operation] = {
         description=_STREAM,
         tag=RESPONSES,
         body=refer("CreateRequest"),
+        examples={
+            "a text": {"model": "qwen3", "input": "Say hello."},
+            "as a stream": {"model": "qwen3", "input": "Say hello.", "stream": True},
+            "with a tool": {
+                "model": "qwen3",
+                "input": [{"role": "user", "content": "What is the weather in Paris?"}],
+                "tools": [{"type": "function", "name": "get_weather", "parameters": _PLACE}],
+            },
+        },
         answers={
             200: Answer(
                 description="The response, whole or as a stream.",

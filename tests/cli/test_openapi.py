@@ -1,0 +1,13 @@
+import json
+
+from click.testing import CliRunner
+
+from gateway.cli.openapi import command
+from gateway.transport.openapi.docs import ApiDocs
+
+
+def test_the_document_is_printed_as_it_is_served():
+    result = CliRunner().invoke(command)
+    assert result.exit_code == 0
+    assert json.loads(result.output) == json.loads(ApiDocs().document.body)
+    assert result.output.startswith('{\n  "openapi": "3.1.0",\n')
