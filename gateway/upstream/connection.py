@@ -19,6 +19,7 @@ from gateway.upstream.failures import NotConnected
 
 _PIECE_BYTES = 64 * 1024
 _MAX_HEADERS = 256
+_HEADER_MARKS = len(": \r\n")
 
 CLOSED_EARLY = "The inference server closed the connection before it answered."
 BROKEN = "The inference server broke off its answer."
@@ -69,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._begun = False
         self._sent = False
         self._header_count = 0
+        self._header_bytes = 0
         self._overhead = 0
         self._answered = False
         self._complete = False
@@ -286,7 +288,8 @@ class Connection(asyncio.BufferedProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer; those that trail its body are passed over."""
         self._header_count += 1
-        if self._header_count > _MAX_HEADERS:
+        self._header_bytes += len(name) + len(value) + _HEADER_MARKS
+        if self._header_count > _MAX_HEADERS or self._header_bytes > self._max_header_bytes:
             raise ValueError("too many headers")
         if self._answered:
             return

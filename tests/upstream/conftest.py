@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 
@@ -9,6 +10,7 @@ import pytest
 import uvloop
 
 from gateway.ports import UpstreamCall
+from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.pool import ConnectionPool
 from gateway.upstream.settings import UpstreamSettings
@@ -16,7 +18,7 @@ from gateway.upstream.simulated import serve_simulator
 from gateway.upstream.tls import open_context
 
 # The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
-_ON_BOTH_LOOPS = frozenset({"test_client", "test_connection", "test_pool"})
+_ON_BOTH_LOOPS = frozenset({"test_client", "test_connection", "test_hostile", "test_pool", "test_resilience", "test_tls"})
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -88,8 +90,17 @@ async def connect() -> AsyncIterator[Callable[..., Awaitable[HttpUpstream]]]:
     """Return a factory of started clients; probes stay out of the way unless a test asks for them."""
     async with AsyncExitStack() as stack:
 
-        async def build(url: str, *, probing: bool = False, **settings) -> HttpUpstream:
-            upstream = HttpUpstream(UpstreamSettings(url=url, **settings), now=lambda: 1_800_000_000.0)
+        async def build(
+            url: str,
+            *,
+            probing: bool = False,
+            metrics: Metrics | None = None,
+            clock: Callable[[], float] = time.monotonic,
+            **settings,
+        ) -> HttpUpstream:
+            upstream = HttpUpstream(
+                UpstreamSettings(url=url, **settings), now=lambda: 1_800_000_000.0, metrics=metrics, clock=clock
+            )
             if not probing:
                 upstream._monitor.watch = lambda: asyncio.sleep(3600)
             await upstream.start()
