@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.processes import Gateway, free_port
+from harness.processes import free_port
 from harness.upstream import Upstream
+from integration.databases import DatabaseGateway
 
 SETTLE_SECONDS = 20.0
 # Everything that must be nothing when no request is left.
@@ -49,20 +50,28 @@ class Holdings:
         return {name: value for name, value in more.items() if value > 0}
 
 
-class WatchedGateway(Gateway):
+class WatchedGateway(DatabaseGateway):
     """A gateway with its admin listener, examined from outside.
 
     Args:
         folder: where the database and the log live.
         upstream: the inference server.
         settings: `section.key` to TOML value.
+        database: URL of the database; default: a SQLite file in the folder.
     """
 
-    def __init__(self, folder: Path, upstream: Upstream, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        upstream: Upstream,
+        settings: Mapping[str, str] | None = None,
+        database: str | None = None,
+    ) -> None:
         self._admin_port = free_port()
         self._upstream = upstream
         admin = {"admin.enabled": "true", "admin.bind": f"127.0.0.1:{self._admin_port}"}
-        super().__init__(folder, upstream.url, {**admin, **(settings or {})})
+        database = database or f"sqlite:///{folder}/responses.db"
+        super().__init__(folder, upstream.url, database, {**admin, **(settings or {})})
 
     def look(self) -> Holdings:
         """Return what it holds now."""
@@ -72,7 +81,7 @@ class WatchedGateway(Gateway):
         return Holdings(
             gauges={name: samples[name] for name in GAUGES},
             tasks=int(samples["gateway_tasks"]),
-            descriptors=len(own) - self._upstream.open_connections,
+            descriptors=len(own) - self._upstream.open_connections - self._sessions,
             upstream_calls=self._upstream.open_calls,
         )
 
@@ -99,6 +108,14 @@ class WatchedGateway(Gateway):
     def count(self, name: str) -> float:
         """Return the value of one metric."""
         return self._read_samples()[name]
+
+    @property
+    def _sessions(self) -> int:
+        """Connections to a PostgreSQL server; those to a SQLite file are known by its name."""
+        if self.on_sqlite:
+            return 0
+        ours = "datname = current_database() AND application_name = 'responses-gateway'"
+        return int(self.query(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}")[0][0])
 
     def _read_samples(self) -> dict[str, float]:
         """Read every sample; of several series with one name the last."""
