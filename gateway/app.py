@@ -4,18 +4,19 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from litestar import Litestar
 from litestar.config.cors import CORSConfig
 from litestar.di import Provide
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
 from gateway.config.addresses import split_bind
 from gateway.config.certificates import CertificateFileError
-from gateway.config.schema import GatewayConfig, StorageConfig, UpstreamConfig
+from gateway.config.changes import Reload, compare
+from gateway.config.schema import GatewayConfig, ServerConfig, StorageConfig, UpstreamConfig
 from gateway.engine.service import Engine
 from gateway.ports import Clock, Ids, Store, Upstream
 from gateway.protocol.ids import UuidIds
@@ -65,6 +66,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         tracing: starts spans.
         clock: tells the time.
         ids: mints ids.
+        reconfigure: what takes another configuration, in this order.
     """
 
     config: GatewayConfig
@@ -77,6 +79,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     tracing: Tracing
     clock: Clock
     ids: Ids
+    reconfigure: Sequence[Callable[[GatewayConfig], None]] = ()
 
 
 class Gateway:
@@ -87,28 +90,31 @@ class Gateway:
 
     Attributes:
         parts: what it consists of.
+        config: the configuration in effect; requests that are being served may still keep to an earlier one.
+        draining: whether it has begun to stop.
         public: the app callers reach.
         admin: the app of the admin listener.
     """
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self.config = parts.config
+        self.draining = False
         server = parts.config.server
-        policy = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
-        if policy.accepts_any_host:
-            _logger.warning("any Host header is accepted; name the hosts of %s in [server] allowed_hosts", server.host)
+        self._callers = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
+        self._warn_of_any_host()
+        self._routes = _build_litestar(parts, server)
         self.public = Edge(
-            _build_litestar(parts),
-            policy=policy,
+            self._serve,
+            policy=self._callers,
             metrics=parts.metrics,
             tracing=parts.tracing,
             clock=parts.clock,
             ids=parts.ids,
         )
         admin_host, _ = split_bind(parts.config.admin.bind)
-        self.admin: ASGIApp = build_admin_app(
-            parts.metrics, parts.readiness, HostPolicy(admin_host, server.allowed_hosts)
-        )
+        self._operators = HostPolicy(admin_host, server.allowed_hosts)
+        self.admin: ASGIApp = build_admin_app(parts.metrics, parts.readiness, self._operators)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -129,8 +135,25 @@ class Gateway:
                 await upstream.start()
             yield
 
+    def reload(self, config: GatewayConfig) -> Reload:
+        """Put another configuration into effect as far as that needs no restart.
+
+        All of it comes into effect at once; requests that are being served keep the settings they began with.
+
+        Args:
+            config: what was read, checked.
+
+        Returns:
+            What was applied, and what has to wait for a restart.
+        """
+        reload = compare(self.config, config)
+        if reload.applied:
+            self._reconfigure(reload.config)
+        return reload
+
     def begin_drain(self) -> None:
         """Report not ready and refuse new responses; what runs goes on."""
+        self.draining = True
         self.parts.readiness.begin_drain()
         self.parts.engine.begin_drain()
 
@@ -141,6 +164,29 @@ class Gateway:
     def cut_off(self) -> int:
         """End every running response as failed, which its caller is told; returns how many there were."""
         return self.parts.engine.cut_off()
+
+    def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._routes(scope, receive, send)
+
+    def _reconfigure(self, config: GatewayConfig) -> None:
+        server, before = config.server, self.config
+        # Litestar takes origins at its making only.
+        moved = server.allowed_origins != before.server.allowed_origins
+        routes = _build_litestar(self.parts, server) if moved else self._routes
+        for reconfigure in self.parts.reconfigure:
+            reconfigure(config)
+        self._routes = routes
+        self._callers.reconfigure(server.allowed_hosts, server.allowed_origins)
+        self._operators.reconfigure(server.allowed_hosts, ())
+        if server.allowed_hosts != before.server.allowed_hosts:
+            self._warn_of_any_host()
+        self.config = config
+
+    def _warn_of_any_host(self) -> None:
+        if self._callers.accepts_any_host:
+            _logger.warning(
+                "any Host header is accepted; name the hosts of %s in [server] allowed_hosts", self.config.server.host
+            )
 
 
 def build_app(config: GatewayConfig) -> Gateway:
@@ -178,28 +224,37 @@ def build_parts(
         tracing = tracing or Tracing.from_environment(os.environ)
     except (StorageNotReady, TracingError) as error:
         raise StartError(str(error)) from error
+    reconfigure: list[Callable[[GatewayConfig], None]] = []
     if upstreams is None:
-        upstreams = _build_upstreams(config, metrics)
+        upstreams = servers = _build_upstreams(config, metrics)
+        reconfigure.append(lambda changed: _reconfigure_upstreams(servers, changed))
     clock = clock or SystemClock()
     ids = ids or UuidIds()
-    engine = engine or Engine(
-        config, store=store, upstreams=upstreams, metrics=metrics, tracing=tracing, clock=clock, ids=ids
-    )
+    if engine is None:
+        engine = Engine(
+            config, store=store, upstreams=upstreams, metrics=metrics, tracing=tracing, clock=clock, ids=ids
+        )
+        # It builds before it takes, so it goes first: what fails changes nothing.
+        reconfigure.insert(0, engine.reconfigure)
+    if endpoint is None:
+        endpoint = served = ResponsesEndpoint(engine, config, metrics)
+        reconfigure.append(served.reconfigure)
     return Parts(
         config=config,
         store=store,
         upstreams=upstreams,
         engine=engine,
-        endpoint=endpoint or ResponsesEndpoint(engine, config, metrics),
+        endpoint=endpoint,
         readiness=Readiness(store, upstreams),
         metrics=metrics,
         tracing=tracing,
         clock=clock,
         ids=ids,
+        reconfigure=reconfigure,
     )
 
 
-def _build_litestar(parts: Parts) -> Litestar:
+def _build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
     docs = ApiDocs()
     return Litestar(
         route_handlers=[
@@ -212,9 +267,9 @@ def _build_litestar(parts: Parts) -> Litestar:
             "engine": Provide(lambda: parts.engine, sync_to_thread=False),
             "readiness": Provide(lambda: parts.readiness, sync_to_thread=False),
         },
-        cors_config=_cors_config(parts.config.server.allowed_origins),
+        cors_config=_cors_config(server.allowed_origins),
         exception_handlers={Exception: respond_with_error},
-        request_max_body_size=parts.config.server.max_request_body_bytes,
+        request_max_body_size=server.max_request_body_bytes,
         openapi_config=None,
         logging_config=None,
     )
@@ -271,6 +326,13 @@ def _build_upstreams(config: GatewayConfig, metrics: Metrics) -> dict[str, HttpU
         except CertificateFileError as error:
             raise StartError(f"ca_file of upstream '{name}': {error}") from error
     return upstreams
+
+
+def _reconfigure_upstreams(upstreams: Mapping[str, HttpUpstream], config: GatewayConfig) -> None:
+    configs = config.upstream_map()
+    settings = {name: _upstream_settings(configs[name], config) for name in upstreams}
+    for name, upstream in upstreams.items():
+        upstream.reconfigure(settings[name])
 
 
 def _upstream_settings(upstream: UpstreamConfig, config: GatewayConfig) -> UpstreamSettings:

@@ -12,16 +12,17 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvicorn
 from litestar.types import ASGIApp
 
 from gateway import __version__
 from gateway.app import Gateway, StartError, build_app
+from gateway.config import LoadedConfig
 from gateway.config.addresses import split_bind
 from gateway.config.schema import GatewayConfig, ServerConfig
+from gateway.reload import Reloader
 from gateway.telemetry.names import LOGGER_SERVER
 from gateway.transport.connection import cancel
 from gateway.transport.protocol import ConnectionProtocol
@@ -55,19 +56,26 @@ class _Server(uvicorn.Server):
 
     Args:
         app: what is served.
-        settings: bounds of connections, and their grace.
+        gateway: knows the bounds of connections, and their grace; a connection keeps those it began with.
         note_refusal: told of every answer to what is no request, as `ConnectionProtocol` tells it.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerConfig, note_refusal: Callable[[int], str] | None = None) -> None:
-        build = partial(ConnectionProtocol, settings=settings, note_refusal=note_refusal)
-        super().__init__(_uvicorn_config(app, build))
-        self._grace_seconds = settings.close_grace_seconds
+    def __init__(self, app: ASGIApp, gateway: Gateway, note_refusal: Callable[[int], str] | None = None) -> None:
+        self._gateway = gateway
+        self._note_refusal = note_refusal
+        super().__init__(_uvicorn_config(app, self._build_protocol))
         self._close_at: float | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    @property
+    def _settings(self) -> ServerConfig:
+        return self._gateway.config.server
+
+    def _build_protocol(self, *args: Any, **kwargs: Any) -> ConnectionProtocol:
+        return ConnectionProtocol(*args, **kwargs, settings=self._settings, note_refusal=self._note_refusal)
 
     def exit(self, close_at: float | None = None) -> None:
         """Stop accepting connections and end.
@@ -87,7 +95,7 @@ class _Server(uvicorn.Server):
         for connection in list(connections):
             connection.shutdown()
         if self._close_at is None:
-            self._close_at = now() + self._grace_seconds
+            self._close_at = now() + self._settings.close_grace_seconds
         while connections and now() < self._close_at:  # noqa: ASYNC110  # nobody tells when the last one is gone
             await asyncio.sleep(_CLOSING_INTERVAL_SECONDS)
         for connection in list(connections):
@@ -114,12 +122,10 @@ class GatewayServer(_Server):
     """
 
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
-        super().__init__(gateway.public, gateway.parts.config.server, gateway.public.note_refusal)
+        super().__init__(gateway.public, gateway, gateway.public.note_refusal)
         gateway.parts.metrics.client_connections.set_function(lambda: len(self.server_state.connections))
         self.forced = False
-        self._gateway = gateway
         self._announce = announce
-        self._drain_seconds = gateway.parts.config.server.drain_seconds
         self._drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -136,39 +142,46 @@ class GatewayServer(_Server):
         self._announce()
 
     @contextmanager
-    def owned_signals(self) -> Iterator[None]:
-        """Take SIGTERM, SIGINT and SIGHUP of the running loop."""
+    def owned_signals(self, hangup: Callable[[], None]) -> Iterator[None]:
+        """Take SIGTERM, SIGINT and SIGHUP of the running loop, also a SIGHUP that was held back until now.
+
+        Args:
+            hangup: called at every SIGHUP.
+        """
         loop = asyncio.get_running_loop()
         for caught in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(caught, self.stop, caught.name)
-        loop.add_signal_handler(signal.SIGHUP, _explain_hangup)
+        loop.add_signal_handler(signal.SIGHUP, hangup)
+        held = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         try:
             yield
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             for caught in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(caught)
 
     def stop(self, reason: str) -> None:
         """Begin the drain or, when it runs already, cut it short."""
         if self._drain is None:
-            _logger.info("%s: draining for at most %g seconds", reason, self._drain_seconds)
+            seconds = self._settings.drain_seconds
+            _logger.info("%s: draining for at most %g seconds", reason, seconds)
             self._gateway.begin_drain()
-            self._drain = asyncio.get_running_loop().create_task(self._drain_then_exit())
+            self._drain = asyncio.get_running_loop().create_task(self._drain_then_exit(seconds))
             return
         self._drain.cancel()
-        grace = 0.0 if self.forced else self._grace_seconds
+        grace = 0.0 if self.forced else self._settings.close_grace_seconds
         self.forced = True
         self._cut_off(f"{reason} again")
         self.exit(asyncio.get_running_loop().time() + grace)
 
-    async def _drain_then_exit(self) -> None:
+    async def _drain_then_exit(self, seconds: float) -> None:
         now = asyncio.get_running_loop().time
-        deadline = now() + self._drain_seconds
+        deadline = now() + seconds
         try:
-            if not await self._gateway.drained(self._drain_seconds):
+            if not await self._gateway.drained(seconds):
                 self._cut_off("[server] drain_seconds are over")
         finally:
-            self.exit(max(deadline, now() + self._grace_seconds))
+            self.exit(max(deadline, now() + self._settings.close_grace_seconds))
 
     def _cut_off(self, reason: str) -> None:
         _logger.warning("%s: cut off %d responses", reason, self._gateway.cut_off())
@@ -177,6 +190,7 @@ class GatewayServer(_Server):
 def serve(
     config: GatewayConfig,
     *,
+    load: Callable[[], LoadedConfig],
     announce: Callable[[str], None],
     report: Callable[[str], None],
     wait_upstream: float | None = None,
@@ -186,6 +200,7 @@ def serve(
 
     Args:
         config: the whole configuration.
+        load: reads the configuration again, for a reload; raises ConfigError when it cannot be used.
         announce: gets one line with the addresses, once connections are accepted.
         report: gets lines about waiting, and the reason when the start fails.
         wait_upstream: seconds to wait for a healthy inference server first, or None not to wait.
@@ -199,7 +214,7 @@ def serve(
         with closing(bind_listeners(config)) as listeners:
             server = GatewayServer(gateway, lambda: announce(_describe(config, listeners)))
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                runner.run(_run(server, gateway, listeners, wait_upstream, report))
+                runner.run(_run(server, Reloader(gateway, load), listeners, wait_upstream, report))
     except StartError as error:
         report(f"Error: {error}")
         return EXIT_FAILED
@@ -228,13 +243,14 @@ def bind_listeners(config: GatewayConfig) -> Listeners:
 
 async def _run(
     server: GatewayServer,
-    gateway: Gateway,
+    reloader: Reloader,
     listeners: Listeners,
     wait_upstream: float | None,
     report: Callable[[str], None],
 ) -> None:
-    with server.owned_signals():
-        async with gateway.lifespan():
+    gateway = reloader.gateway
+    with server.owned_signals(reloader.request):
+        async with gateway.lifespan(), reloader.running():
             if wait_upstream is not None:
                 await _wait_for_upstream(server, gateway, wait_upstream, report)
             if server.should_exit:
@@ -248,7 +264,7 @@ async def _admin_server(gateway: Gateway, listener: socket.socket | None) -> Asy
     if listener is None:
         yield
         return
-    server = _Server(gateway.admin, gateway.parts.config.server)
+    server = _Server(gateway.admin, gateway)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
@@ -329,10 +345,6 @@ def _describe(config: GatewayConfig, listeners: Listeners) -> str:
 def _show_bound(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
     return _show_address(host, port)
-
-
-def _explain_hangup() -> None:
-    _logger.warning("SIGHUP: the configuration is read at start only; restart the gateway to apply changes")
 
 
 def _settle_garbage_collection() -> None:

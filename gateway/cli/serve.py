@@ -1,13 +1,18 @@
 """`gateway serve`."""
 
 import logging
+import os
+import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import rich_click as click
 
 from gateway.cli.options import config_options, load_or_exit
+from gateway.config import load_config
 
 
 @click.command("serve")
@@ -36,11 +41,17 @@ def command(
 ) -> None:
     """Serve the Responses API until SIGTERM or SIGINT.
 
-    Logs go to stderr. The first signal lets running responses finish, a second one ends them as failed. Exit codes: 0
-    after an orderly end, 1 when the start failed or a second signal cut work off, 2 for an unusable configuration.
+    Logs go to stderr. The first signal lets running responses finish, a second one ends them as failed. SIGHUP reads
+    the configuration again and applies what needs no restart. Exit codes: 0 after an orderly end, 1 when the start
+    failed or a second signal cut work off, 2 for an unusable configuration.
     """
     flags = {"server.host": host, "server.port": port, "upstream.url": upstream, "storage.url": database}
-    loaded = load_or_exit(config, (*overrides, *_as_overrides(flags)))
+    with _holding_hangups():
+        context.exit(_serve(config, (*overrides, *_as_overrides(flags)), wait_upstream))
+
+
+def _serve(config: Path | None, overrides: tuple[str, ...], wait_upstream: float | None) -> int:
+    loaded = load_or_exit(config, overrides)
 
     from gateway.server import serve
     from gateway.telemetry.logs import configure_logging, use_json
@@ -51,14 +62,23 @@ def command(
     # Where machines read the log, the start line is a record like the others.
     for_machines = use_json(telemetry.log_format, sys.stderr)
     announce = logging.getLogger(LOGGER_SERVER).info if for_machines else click.echo
-    context.exit(
-        serve(
-            loaded.config,
-            announce=announce,
-            report=lambda line: click.echo(line, err=True),
-            wait_upstream=wait_upstream,
-        )
+    return serve(
+        loaded.config,
+        load=partial(load_config, config, dict(os.environ), overrides),
+        announce=announce,
+        report=lambda line: click.echo(line, err=True),
+        wait_upstream=wait_upstream,
     )
+
+
+@contextmanager
+def _holding_hangups() -> Iterator[None]:
+    """Hold back SIGHUP until the server takes it: nobody is helped if a reload during the start ends the process."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _as_overrides(flags: dict[str, str | int | None]) -> Iterator[str]:

@@ -24,12 +24,17 @@ class HostPolicy:
         allowed_origins: origins of web pages that may call.
     """
 
-    __slots__ = ("_hosts", "_origins", "accepts_any_host")
+    __slots__ = ("_bound_host", "_hosts", "_origins", "accepts_any_host")
 
     def __init__(self, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
+        self._bound_host = bound_host
+        self.reconfigure(allowed_hosts, allowed_origins)
+
+    def reconfigure(self, allowed_hosts: Iterable[str], allowed_origins: Iterable[str]) -> None:
+        """Decide by other lists from now on."""
         listed = {host.encode() for host in allowed_hosts}
-        self.accepts_any_host = not listed and not is_loopback(bound_host)
-        self._hosts = frozenset({*_LOOPBACK_NAMES, bound_host.encode(), *listed})
+        self.accepts_any_host = not listed and not is_loopback(self._bound_host)
+        self._hosts = frozenset({*_LOOPBACK_NAMES, self._bound_host.encode(), *listed})
         self._origins = frozenset(origin.encode() for origin in allowed_origins)
 
     def check(self, host: bytes | None, origin: bytes | None) -> None:

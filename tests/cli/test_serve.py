@@ -22,7 +22,8 @@ def served(monkeypatch):
     """Calls of `serve`, which returns at once instead of serving."""
     calls = []
 
-    def serve(config, *, announce, report, wait_upstream):
+    def serve(config, *, load, announce, report, wait_upstream):
+        assert load().config == config
         calls.append((config, wait_upstream))
         announce("Responses Gateway on http://127.0.0.1:9000")
         return 0

@@ -230,11 +230,36 @@ async def test_a_handler_that_does_not_end_is_cancelled_without_a_traceback(laun
     assert "Traceback" not in errors
 
 
-async def test_a_hangup_changes_nothing_and_says_so(launch):
+async def test_a_hangup_that_finds_faults_names_them_and_changes_nothing(launch):
     running = await launch()
     running.signal(signal.SIGHUP)
-    assert b"restart the gateway" in await asyncio.wait_for(running.process.stderr.readline(), 10)
+    record = msgspec.json.decode(await asyncio.wait_for(running.process.stderr.readline(), 10))
+    assert (record["level"], record["problems"]) == ("error", ["--set: server.port: is not what it was"])
     assert (await status(f"{running.url}/livez")).status_code == 200
+
+
+async def test_a_hangup_in_a_drain_is_ignored(launch):
+    running = await launch()
+    async with running.stream(chunks=3, interval=0.3) as lines:
+        running.signal(signal.SIGTERM)
+        await wait_until_draining(running)
+        running.signal(signal.SIGHUP)
+        assert [line async for line in lines][-1] == "end"
+    code, errors = await running.end()
+    assert code == 0
+    assert "reload: ignored, because the gateway is shutting down" in messages(errors)
+    assert "is not what it was" not in errors
+
+
+async def test_a_hangup_while_waiting_for_the_upstream_is_served(launch):
+    running = await launch(wait=False, probes=99, wait_upstream=60)
+    assert b"Waiting for the inference server" in await asyncio.wait_for(running.process.stderr.readline(), 20)
+    running.signal(signal.SIGHUP)
+    line = await asyncio.wait_for(running.process.stderr.readline(), 10)
+    while b"reload" not in line:
+        line = await asyncio.wait_for(running.process.stderr.readline(), 10)
+    running.signal(signal.SIGTERM)
+    assert (await running.end())[0] == 0
 
 
 # ---------------------------------------------------------------- requests

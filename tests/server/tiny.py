@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from gateway.app import Gateway, build_parts
+from gateway.config import ConfigError, Finding
 from gateway.config.schema import GatewayConfig
 from gateway.config.secret import SecretUrl
 from gateway.ports import UpstreamHealth
@@ -106,6 +107,9 @@ def main():
         )
     configure_logging("info", "json", sys.stderr)
 
+    def load():
+        raise ConfigError([Finding(path="server.port", message="is not what it was", source="--set")])
+
     def build(config):
         engine = ToyEngine()
         parts = build_parts(
@@ -120,6 +124,7 @@ def main():
     sys.exit(
         serve(
             config,
+            load=load,
             announce=lambda line: print(line, flush=True),
             report=lambda line: print(line, file=sys.stderr, flush=True),
             wait_upstream=wait_upstream,

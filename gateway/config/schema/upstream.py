@@ -55,6 +55,7 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
         doc(
             "Further attempts at a call for which no connection could be opened. A call of which a byte was sent is "
             "never repeated. 0 makes one attempt.",
+            live=True,
             le=10,
         ),
     ] = 2
@@ -67,7 +68,7 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
     ] = 0.2
     connect_retry_backoff_seconds: Annotated[
         DurationOrZero,
-        doc("Longest wait before such a retry. It begins at 50 ms and doubles, less a random part.", le=60),
+        doc("Longest wait before such a retry. It begins at 50 ms and doubles, less a random part.", live=True, le=60),
     ] = 0.5
     breaker_failures: Annotated[
         CountOrZero,

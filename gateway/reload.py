@@ -1,0 +1,121 @@
+"""The reload: the configuration is read again and, as far as that needs no restart, put into effect."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from gateway.app import Gateway
+from gateway.config import ConfigError, LoadedConfig
+from gateway.config.changes import Change, Reload
+from gateway.telemetry import names
+
+_logger = logging.getLogger(names.LOGGER_SERVER)
+
+
+class Reloader:
+    """Reloads on request, one reading at a time. Every reload leaves one log record and one count.
+
+    Args:
+        gateway: gets what was read.
+        load: reads the sources again and checks them; blocks, and raises ConfigError when they cannot be used.
+
+    Attributes:
+        gateway: as given.
+    """
+
+    def __init__(self, gateway: Gateway, load: Callable[[], LoadedConfig]) -> None:
+        self.gateway = gateway
+        self._load = load
+        self._wanted = asyncio.Event()
+        self._note_reading()
+
+    def request(self) -> None:
+        """Ask for a reload; those asked for while one is running become one more."""
+        self._wanted.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve requests, also those made before, until the block ends."""
+        task = asyncio.create_task(self._serve(), name="reload")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _serve(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                outcome = await self._reload()
+            # A fault in a reload must not take later ones away.
+            except Exception:
+                _logger.exception("reload: failed unexpectedly")
+                outcome = "failed"
+            self.gateway.parts.metrics.config_reloads_total.labels(outcome=outcome).inc()
+
+    async def _reload(self) -> str:
+        if self._is_too_late():
+            return "ignored"
+        try:
+            loaded = await asyncio.to_thread(self._load)
+        except ConfigError as error:
+            problems = [str(finding) for finding in error.problems]
+            fields = {names.FIELD_PROBLEMS: problems}
+            _logger.error("reload: the configuration cannot be used; nothing was changed", extra=fields)  # noqa: TRY400
+            return "failed"
+        if self._is_too_late():
+            return "ignored"
+        self._note_reading()
+        return self._apply(loaded)
+
+    def _apply(self, loaded: LoadedConfig) -> str:
+        before = self.gateway.config.telemetry.log_level
+        reload = self.gateway.reload(loaded.config)
+        with _changing_level(before, reload.config.telemetry.log_level):
+            return self._report(reload, loaded)
+
+    def _report(self, reload: Reload, loaded: LoadedConfig) -> str:
+        if not reload.applied and not reload.pending:
+            _logger.info("reload: nothing has changed")
+            return "unchanged"
+        fields: dict[str, Any] = {
+            names.FIELD_APPLIED: _list_changes(reload.applied),
+            names.FIELD_RESTART_NEEDED: _list_changes(reload.pending),
+            names.FIELD_WARNINGS: [str(finding) for finding in loaded.warnings],
+        }
+        _logger.log(
+            logging.WARNING if reload.pending else logging.INFO,
+            "reload: %d changes applied, %d need a restart",
+            len(reload.applied),
+            len(reload.pending),
+            extra={name: value for name, value in fields.items() if value},
+        )
+        return "restart_needed" if reload.pending else "applied"
+
+    def _is_too_late(self) -> bool:
+        if self.gateway.draining:
+            _logger.warning("reload: ignored, because the gateway is shutting down")
+        return self.gateway.draining
+
+    def _note_reading(self) -> None:
+        parts = self.gateway.parts
+        parts.metrics.config_last_reload_timestamp_seconds.set(parts.clock.now())
+
+
+@contextmanager
+def _changing_level(before: str, after: str) -> Iterator[None]:
+    """Change the level of the log, but let nothing be lost inside that either of the two would show."""
+    root = logging.getLogger()
+    if before != after:
+        root.setLevel(min(before.upper(), after.upper(), key=logging.getLevelNamesMapping().__getitem__))
+    yield
+    if before != after:
+        root.setLevel(after.upper())
+
+
+def _list_changes(changes: Iterable[Change]) -> dict[str, str]:
+    return {change.path: f"{change.old} -> {change.new}" for change in changes}
