@@ -1,11 +1,13 @@
 """A store that remembers the histories of chains that go on, so that the next turn asks the database nothing."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gateway.ports import Deletion, History, Store, StoredItem, StoredResponse, StoreHealth
-from gateway.storage.chains import HistoryCache, Key, Link
+from gateway.protocol.errors import StorageUnavailable
+from gateway.storage.chains import Entry, HistoryCache, Key, Link
 from gateway.storage.history import within_bounds
 from gateway.telemetry.metrics import Metrics
 
@@ -61,12 +63,18 @@ class CachedStore:
         key = (response.principal, response.id)
         with self._fill(key) as may_keep:
             began = self._monotonic()
-            await self._store.append(response)
+            try:
+                await self._store.append(response)
+            except StorageUnavailable:
+                if parent := self._find_parent(response):
+                    # Perhaps it is gone, so the next use has to ask.
+                    parent.proven_at = -math.inf
+                raise
             if not may_keep():
                 return
             if response.parent_id is None:
                 self._keep(key, Link(response.items), began)
-            elif parent := self._cache.find((response.principal, response.parent_id)):
+            elif parent := self._find_parent(response):
                 self._keep(key, Link(response.items, parent.link), began)
 
     async def history(self, principal: str, response_id: str) -> History | None:
@@ -131,6 +139,9 @@ class CachedStore:
     async def close(self) -> None:
         """Close the other store."""
         await self._store.close()
+
+    def _find_parent(self, response: StoredResponse) -> Entry | None:
+        return None if response.parent_id is None else self._cache.find((response.principal, response.parent_id))
 
     async def _read(self, key: Key) -> History | None:
         with self._fill(key) as may_keep:

@@ -147,12 +147,16 @@ def _config() -> Config:
 
 
 class SchemaGate:
-    """Lets nothing through to a database until its schema was seen to fit."""
+    """Lets nothing through to a database until its schema was seen to fit.
+
+    Attributes:
+        revision: the one that was seen to fit, None before.
+    """
 
     def __init__(self, engine: Engine, *, migrates: bool) -> None:
         self._engine = engine
         self._migrates = migrates
-        self._open = False
+        self.revision: str | None = None
 
     def ensure(self) -> None:
         """Check the schema, and migrate it where that is wanted, until it fits once; free from then on.
@@ -161,11 +165,11 @@ class SchemaGate:
             StorageNotReady: the schema does not fit; says what to do.
             sqlalchemy.exc.SQLAlchemyError: the database does not answer.
         """
-        if self._open:
+        if self.revision is not None:
             return
         with self._engine.connect() as connection:
             revision = read_revision(connection)
         if self._migrates and compare(revision) is not SchemaState.CURRENT:
             revision = upgrade(self._engine)
         require_current(revision)
-        self._open = True
+        self.revision = revision

@@ -284,6 +284,17 @@ async def test_a_failed_append_puts_nothing_into_memory(bench):
     assert (bench.bytes, bench.store._filling) == (0, {})
 
 
+async def test_a_parent_that_may_be_gone_is_asked_about_again(bench):
+    (parent,) = await bench.append_chain(1)
+    # As another process removes what has expired.
+    del bench.inner._responses[parent.id]
+    assert await bench.store.history("local", parent.id)
+    with pytest.raises(StorageUnavailable):
+        await bench.store.append(make_response(make_item(), parent_id=parent.id))
+    assert await bench.store.history("local", parent.id) is None
+    assert bench.lookups == {"hit": 1, "gone": 1}
+
+
 async def test_a_refused_duplicate_leaves_the_first_alone(bench):
     (response,) = await bench.append_chain(1)
     with pytest.raises(StorageUnavailable):
