@@ -73,7 +73,7 @@ check: $(STAMP) ## Check form, style, types and the floors
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-conformance: $(STAMP) ## Replay the cases and captures against a running gateway, and cut streams after every byte
+conformance: $(STAMP) ## Replay the cases and captures, cut streams after every byte, and try all that the API describes
 	@EVERY_CUT=1 $(PYTEST) -q -n $(JOBS) tests/conformance
 
 wheel: $(STAMP) ## Build the wheel, install it alone into an empty environment and use it there

@@ -18,6 +18,7 @@ body { overflow-wrap: anywhere; }
 h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
 h3 { margin-top: 2.5rem; }
 code { font: .9em ui-monospace, monospace; background: var(--soft); padding: .1em .25em; border-radius: .2em; }
+pre { background: var(--soft); padding: .5rem; overflow-x: auto; }
 a { color: var(--link); }
 nav ul { list-style: none; padding: 0; }
 dl { margin: .5rem 0; }
@@ -88,9 +89,15 @@ def _operations(document: Mapping[str, Any]) -> Iterator[str]:
         yield "<h4>Parameters</h4>" + _parameters(operation["parameters"], components["parameters"])
         if body := operation.get("requestBody"):
             yield f"<h4>Body</h4>{_media(body['content'])}"
+            for media in body["content"].values():
+                yield from (_example(name, one["value"]) for name, one in media["examples"].items())
         yield "<h4>Answers</h4><dl>"
         yield from (_answer(status, answer) for status, answer in operation["responses"].items())
         yield "</dl></section>"
+
+
+def _example(name: str, value: Any) -> str:
+    return f"<p>{escape(name)}:</p><pre>{escape(json.dumps(value, indent=2), quote=False)}</pre>"
 
 
 def _answer(status: str, answer: Schema) -> str:

@@ -136,3 +136,14 @@ def test_the_document_is_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert len(tags) == 1
+
+
+def test_the_reference_lists_every_operation() -> None:
+    page = (ROOT / "docs/reference/api.md").read_text()
+    rows = re.findall(r"^\| `([A-Z]+)` \| `(/\S*)` \| (.+) \|$", page, re.MULTILINE)
+    described = {
+        (method.upper(), path, operation["summary"])
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert set(rows) == described

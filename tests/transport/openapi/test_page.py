@@ -57,3 +57,9 @@ def test_nothing_of_the_document_becomes_markup() -> None:
 def test_parameters_are_resolved() -> None:
     page = render_page(make_document(parameters=[{"$ref": "#/components/parameters/Id"}]), "/o.json")
     assert "<code>id</code> <span class=kind>in the header: anything</span>" in page
+
+
+def test_examples_of_a_body_are_shown() -> None:
+    content = {"application/json": {"schema": {"type": "object"}, "examples": {"one": {"value": {"a": "<"}}}}}
+    page = render_page(make_document(requestBody={"content": content}), "/o.json")
+    assert '<p>one:</p><pre>{\n  "a": "&lt;"\n}</pre>' in page
