@@ -1,10 +1,13 @@
 """A database that is away, full, locked or read-only: told before the inference, and over as soon as it is."""
 
+import os
 import resource
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,11 @@ from tests.postgres import PostgresServer
 
 PATIENCE = 20.0
 # Each create is checked, so that no test depends on when the last response was stored.
-SETTINGS = {"storage.verify_after_seconds": "0", "storage.busy_timeout_seconds": "0.2"}
+SETTINGS = {
+    "storage.verify_after_seconds": "0",
+    "storage.busy_timeout_seconds": "0.2",
+    "storage.probe_timeout_seconds": "2",
+}
 FULL_DISK = """
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$
@@ -101,6 +108,27 @@ def stop_postgres(gateway: DatabaseGateway, server: PostgresServer) -> Outage:
     return Outage(gateway, lambda: server.stop("immediate"), server.start, "cannot be reached")
 
 
+def freeze_postgres(gateway: DatabaseGateway, server: PostgresServer) -> Outage:
+    """A server whose connections stay open and which answers nothing."""
+    frozen: list[int] = []
+
+    def freeze() -> None:
+        frozen.append(int((server.data / "postmaster.pid").read_text().split()[0]))
+        frozen.extend(
+            pid for (pid,) in gateway.query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'")
+        )
+        for pid in frozen:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def thaw() -> None:
+        for pid in frozen:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    return Outage(gateway, freeze, thaw, "did not answer within 2 seconds")
+
+
 def fill_postgres(gateway: DatabaseGateway, server: PostgresServer) -> Outage:
     tables = ("conversations", "responses")
     return Outage(
@@ -131,7 +159,9 @@ def sqlite_outage(request: pytest.FixtureRequest, tmp_path: Path, upstream: Upst
         yield request.param(gateway)
 
 
-@pytest.fixture(params=[stop_postgres, fill_postgres, write_protect_postgres], ids=lambda make: make.__name__)
+@pytest.fixture(
+    params=[stop_postgres, freeze_postgres, fill_postgres, write_protect_postgres], ids=lambda make: make.__name__
+)
 def postgres_outage(
     request: pytest.FixtureRequest, tmp_path: Path, upstream: Upstream, own_server: PostgresServer
 ) -> Iterator[Outage]:
@@ -187,6 +217,10 @@ def check_outage(outage: Outage, upstream: Upstream, model: str) -> None:
             {"store": False, "input": [reference]},
         ):
             expect_refusal(ask(gateway, {"model": model, **body}), outage.says)
+        assert len(upstream.calls(model)) == calls
+        with ThreadPoolExecutor(16) as callers:
+            for answer in callers.map(lambda _: ask(gateway, {"model": model}), range(100)):
+                expect_refusal(answer, outage.says)
         assert len(upstream.calls(model)) == calls
         # What needs no database goes on.
         assert ask(gateway, {"model": model, "store": False}).json["status"] == "completed"

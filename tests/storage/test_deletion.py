@@ -94,6 +94,14 @@ async def test_other_processes_see_it_at_once(open_sql_store):
         await one.delete(deletion(response))
 
 
+async def test_deletions_are_counted(sql_store):
+    (response,) = await append_chain(sql_store, 1)
+    await sql_store.delete(deletion(response))
+    with pytest.raises(ResponseNotFound):
+        await sql_store.delete(deletion(response))
+    assert sql_store._metrics.registry.get_sample_value("gateway_storage_deletions_total") == 1
+
+
 async def test_the_time_of_deletion_is_kept(sql_store):
     (response,) = await append_chain(sql_store, 1)
     await sql_store.delete(deletion(response))

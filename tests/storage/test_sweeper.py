@@ -134,6 +134,11 @@ async def test_a_store_removes_what_is_old_by_itself(open_sql_store):
         while await store.response("local", old.id):
             await asyncio.sleep(0.02)
     assert await store.response("local", young.id) == young
+    sample = store._metrics.registry.get_sample_value
+    async with asyncio.timeout(PATIENCE):
+        while not sample("gateway_retention_last_sweep_timestamp_seconds"):
+            await asyncio.sleep(0.02)
+    assert sample("gateway_retention_removed_responses_total") == 1
     assert len((await store.history("local", needed.id)).items) == 4
 
 
