@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from gateway.app import Gateway, StartError, build_parts
-from gateway.config.schema import AdminConfig, GatewayConfig, ServerConfig, StorageConfig
+from gateway.config.schema import AdminConfig, GatewayConfig, ServerConfig, StorageConfig, UpstreamConfig
 from gateway.config.secret import SecretUrl
 from gateway.ports import UpstreamHealth
 from gateway.protocol.errors import NotFound, Unavailable
@@ -213,6 +213,12 @@ async def test_a_store_that_cannot_start_is_a_start_error(tmp_path):
     with pytest.raises(StartError, match="missing"):
         async with gateway.lifespan():
             pass
+
+
+def test_a_missing_file_of_authorities_is_a_start_error(tmp_path):
+    upstream = UpstreamConfig(url="https://gpu", ca_file=str(tmp_path / "ca.pem"))
+    with pytest.raises(StartError, match=r"ca_file of upstream 'gpu': .*ca\.pem: No such file"):
+        build_parts(GatewayConfig(upstreams={"gpu": upstream}), store=MemoryStore())
 
 
 def test_an_unknown_trace_exporter_is_a_start_error(monkeypatch):

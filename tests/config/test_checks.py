@@ -1,6 +1,7 @@
 """Rules and surprises between several keys."""
 
 import pytest
+import trustme
 
 from gateway.transport.auth import HostPolicy
 
@@ -64,6 +65,8 @@ def test_api_key_and_callers_authorization_exclude_each_other(problems):
         "upstream = { models = ['m'], aliases = { a = 'm' } }",
         "upstream.forward_headers = ['x-team']",
         "upstream.total_timeout_seconds = '2h'",
+        "upstream.tls_verify = false",
+        "upstream = { url = 'https://a', tls_verify = true }",
     ],
 )
 def test_a_sound_combination_gives_no_warning(load, text):
@@ -88,6 +91,7 @@ def test_a_sound_combination_gives_no_warning(load, text):
         ("upstream.idle_timeout_seconds = '2h'", "upstream.idle_timeout_seconds", "never takes effect"),
         ("upstream = { models = ['m'], aliases = { a = 'n' } }", "upstream.aliases.a", "not among the models"),
         ("upstream.forward_headers = ['Cookie']", "upstream.forward_headers", "credentials"),
+        ("upstream = { url = 'https://a', tls_verify = false }", "upstream.tls_verify", "can read and change"),
         ("[upstreams.a]\n[upstreams.b]", "upstreams.b", "every model"),
         ("[upstreams.a]\nmodels = ['m']\n[upstreams.b]\naliases = { m = 'n' }", "upstreams.b", "the model 'm'"),
     ],
@@ -97,6 +101,30 @@ def test_a_surprising_combination_is_a_warning(load, text, path, message):
     assert warning.path == path
     assert message in warning.message
     assert "gateway.toml:" in warning.source
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file or directory"), ("junk", "no certificates")])
+@pytest.mark.parametrize("url", ["https://a", "http://a"])
+def test_a_file_of_authorities_that_cannot_be_used(problems, tmp_path, content, reason, url):
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    (finding,) = problems(f"upstream = {{ url = '{url}', ca_file = '{file}' }}")
+    assert finding.path == "upstream.ca_file"
+    assert finding.message.startswith(f"{file}: ")
+    assert reason in finding.message
+
+
+def test_a_file_of_authorities(load, tmp_path):
+    file = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(file)
+    assert load(f"[upstream]\nurl = 'https://a'\nca_file = '{file}'").warnings == ()
+    for more, message in (
+        ("url = 'http://a'", "not https"),
+        ("url = 'https://a'\ntls_verify = false", "tls_verify is"),
+    ):
+        found = load(f"[upstream]\nca_file = '{file}'\n{more}").warnings
+        assert [(str(one.path), message in one.message) for one in found][-1] == ("upstream.ca_file", True)
 
 
 def test_the_other_section_is_named_when_the_first_is_blamed(load):

@@ -18,7 +18,9 @@ from gateway.upstream.simulated import serve_simulator
 from gateway.upstream.tls import open_context
 
 # The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
-_ON_BOTH_LOOPS = frozenset({"test_client", "test_connection", "test_hostile", "test_pool", "test_resilience", "test_tls"})
+_ON_BOTH_LOOPS = frozenset(
+    {"test_client", "test_connection", "test_hostile", "test_pool", "test_resilience", "test_tls"}
+)
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -2,6 +2,7 @@ import asyncio
 import gc
 import socket
 import struct
+import threading
 import weakref
 
 import pytest
@@ -133,6 +134,38 @@ async def test_a_reset_ends_an_upload(raw_server, open_pool):
     async with asyncio.timeout(5):
         with pytest.raises(UpstreamUnavailable, match=CLOSED_EARLY):
             await ask(connection, b"z" * 64_000_000)
+
+
+@pytest.mark.parametrize("explains", [True, False])
+async def test_an_answer_that_a_reset_overtakes(open_pool, answer, monkeypatch, explains):
+    """The server answers and is gone between two looks of the loop, so the next write fails before anything is read."""
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(1000)
+            if explains:
+                peer.sendall(answer("413 Payload Too Large", b"no"))
+        gone.set()
+
+    gone = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = await open_pool(f"http://127.0.0.1:{listener.getsockname()[1]}").acquire()
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+
+        async def wait_without_looking() -> None:
+            gone.wait(5)
+
+        monkeypatch.setattr(connection._writable, "wait", wait_without_looking)
+        await asyncio.sleep(0.01)
+        if explains:
+            assert await ask(connection, b"z" * 1_000_000) == 413
+            assert await read_all(connection) == b"no"
+        else:
+            with pytest.raises(UpstreamUnavailable, match=CLOSED_EARLY):
+                await ask(connection, b"z" * 1_000_000)
+        await serving
+    assert not connection.is_reusable
 
 
 async def test_nothing_is_sent_on_a_lost_connection(dial):

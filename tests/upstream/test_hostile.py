@@ -176,7 +176,14 @@ async def test_a_length_that_promises_too_little(play, connect, call):
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"zz\r\n", b"-1\r\nx\r\n", b"ffffffffffffffffff\r\n", b"5\r\nabc\r\n0\r\n\r\n", b"\r\n\r\n", b"1;" + b"x" * 100_000],
+    [
+        b"zz\r\n",
+        b"-1\r\nx\r\n",
+        b"ffffffffffffffffff\r\n",
+        b"5\r\nabc\r\n0\r\n\r\n",
+        b"\r\n\r\n",
+        b"1;" + b"x" * 100_000,
+    ],
 )
 async def test_chunks_that_are_none(play, connect, call, garbage):
     head = OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"

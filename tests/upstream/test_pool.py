@@ -1,12 +1,8 @@
 import asyncio
 import ssl
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import trustme
 
 from gateway.protocol.errors import UpstreamTimeout, UpstreamUnavailable
 from gateway.upstream.connection import write_head
@@ -297,31 +293,12 @@ async def test_closing_ends_those_who_connect(ok_server, open_pool):
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """Return the files of a self-signed certificate of 127.0.0.1 and of its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, private = folder / "cert.pem", folder / "key.pem"
-    pem.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return pem, private
+def authority():
+    return trustme.CA()
 
 
 @pytest.fixture
-async def tls_server(certificate):
+async def tls_server(authority):
     """Return the URL of a TLS server that answers with a long body, once for each connection."""
 
     async def serve(reader, writer):
@@ -331,15 +308,16 @@ async def tls_server(certificate):
         writer.close()
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certificate)
+    authority.issue_cert("localhost").configure_cert(context)
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     yield f"https://localhost:{server.sockets[0].getsockname()[1]}"
     server.close()
 
 
-async def test_tls(tls_server, open_pool, certificate, monkeypatch):
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    pool = open_pool(tls_server, buffer_bytes=1000)
+async def test_tls(tls_server, open_pool, authority):
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    pool = open_pool(tls_server, tls=context, buffer_bytes=1000)
     connection = await pool.acquire()
     assert len(await use(connection)) == 1_000_000
     pool.release(connection)
