@@ -70,6 +70,8 @@ class Metrics:
 
         self.requests_total = self._counter(names.REQUESTS)
         self.request_seconds = self._histogram(names.REQUEST_SECONDS)
+        self.request_body_bytes = self._histogram(names.REQUEST_BODY_BYTES)
+        self.response_errors_total = self._counter(names.RESPONSE_ERRORS)
         self.responses_total = self._counter(names.RESPONSES)
         self.active_responses = self._gauge(names.ACTIVE_RESPONSES)
         self.client_connections = self._gauge(names.CLIENT_CONNECTIONS)

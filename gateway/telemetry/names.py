@@ -49,6 +49,19 @@ REQUEST_SECONDS = Metric(
     ("route",),
     _REQUEST_SECONDS,
 )
+REQUEST_BODY_BYTES = Metric(
+    "gateway_request_body_bytes",
+    "histogram",
+    "Size of the body of one request for a response, if it was taken.",
+    (),
+    _BYTES,
+)
+RESPONSE_ERRORS = Metric(
+    "gateway_response_errors_total",
+    "counter",
+    "Requests for a response that were answered with an error, by its code; whatever came from upstream is `upstream`.",
+    ("code",),
+)
 RESPONSES = Metric(
     "gateway_responses_total",
     "counter",

@@ -11,7 +11,7 @@ from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.engine.routing import Route
 from gateway.engine.run import Caller, Plan
 from gateway.engine.service import Engine
-from gateway.protocol.errors import GatewayError, RequestTooLarge
+from gateway.protocol.errors import GatewayError, RequestTooLarge, UpstreamError
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.connection import BODY_WRITER_EXTENSION, ClientLeft, RequestTimeout, cancel, wait_for_disconnect
@@ -33,7 +33,7 @@ class ResponsesEndpoint:
     Args:
         engine: makes the responses.
         config: bounds of bodies, keep-alives and sends.
-        metrics: counts clients that leave.
+        metrics: counts bodies, errors and clients that leave.
     """
 
     def __init__(self, engine: Engine, config: GatewayConfig, metrics: Metrics) -> None:
@@ -53,16 +53,18 @@ class ResponsesEndpoint:
         except ClientLeft:
             scope["state"][STATE_CLIENT_LEFT] = True
             self._metrics.client_disconnects_total.inc()
-        except RequestTimeout as error:
-            # The rest of the body would be all that may come on this connection.
-            await send_error(send, error, close=True)
         except GatewayError as error:
-            await send_error(send, error)
+            # A server's codes are its own words, of which there may be any number.
+            code = "upstream" if isinstance(error, UpstreamError) else error.code
+            self._metrics.response_errors_total.labels(code=code).inc()
+            # The rest of a body that was given up would be all that may come on its connection.
+            await send_error(send, error, close=isinstance(error, RequestTimeout))
 
     async def _serve(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         server = self._server
         with self._engine.admit():
             body = await _read_body(scope, receive, server)
+            self._metrics.request_body_bytes.observe(len(body))
             request, route = self._engine.read(body)
             caller = Caller(
                 principal=scope["state"][STATE_PRINCIPAL],

@@ -3,6 +3,7 @@
 import re
 import time
 import urllib.request
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +80,8 @@ class WatchedGateway(DatabaseGateway):
         # Last, because this takes a connection itself.
         samples = self._read_samples()
         return Holdings(
-            gauges={name: samples[name] for name in GAUGES},
-            tasks=int(samples["gateway_tasks"]),
+            gauges={name: samples[name].total() for name in GAUGES},
+            tasks=int(samples["gateway_tasks"].total()),
             descriptors=len(own) - self._upstream.open_connections - self._sessions,
             upstream_calls=self._upstream.open_calls,
         )
@@ -105,9 +106,10 @@ class WatchedGateway(DatabaseGateway):
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
-    def count(self, name: str) -> float:
-        """Return the value of one metric."""
-        return self._read_samples()[name]
+    def count(self, name: str, labels: str | None = None) -> float:
+        """Return the value of one metric, over all its series unless one is named as in `code="invalid_json"`."""
+        series = self._read_samples()[name]
+        return series.total() if labels is None else series[labels]
 
     @property
     def _sessions(self) -> int:
@@ -117,11 +119,14 @@ class WatchedGateway(DatabaseGateway):
         ours = "datname = current_database() AND application_name = 'responses-gateway'"
         return int(self.query(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}")[0][0])
 
-    def _read_samples(self) -> dict[str, float]:
-        """Read every sample; of several series with one name the last."""
+    def _read_samples(self) -> dict[str, Counter[str]]:
+        """Read every sample: name to labels to value."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._admin_port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
-        return {name: float(value) for name, value in re.findall(r"^(\w+)(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE)}
+        samples: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for name, labels, value in re.findall(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", text, re.MULTILINE):
+            samples[name][labels] = float(value)
+        return samples
 
     def _descriptors(self) -> list[str]:
         names = []
