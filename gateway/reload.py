@@ -63,9 +63,16 @@ class Reloader:
         try:
             loaded = await asyncio.to_thread(self._load)
         except ConfigError as error:
-            problems = [str(finding) for finding in error.problems]
-            fields = {names.FIELD_PROBLEMS: problems}
-            _logger.error("reload: the configuration cannot be used; nothing was changed", extra=fields)  # noqa: TRY400
+            # The traceback would tell nothing.
+            _logger.error(  # noqa: TRY400
+                "reload: the configuration cannot be used; nothing was changed",
+                extra=_drop_empty(
+                    {
+                        names.FIELD_PROBLEMS: [str(finding) for finding in error.problems],
+                        names.FIELD_WARNINGS: [str(finding) for finding in error.warnings],
+                    }
+                ),
+            )
             return "failed"
         if self._is_too_late():
             return "ignored"
@@ -82,17 +89,18 @@ class Reloader:
         if not reload.applied and not reload.pending:
             _logger.info("reload: nothing has changed")
             return "unchanged"
-        fields: dict[str, Any] = {
-            names.FIELD_APPLIED: _list_changes(reload.applied),
-            names.FIELD_RESTART_NEEDED: _list_changes(reload.pending),
-            names.FIELD_WARNINGS: [str(finding) for finding in loaded.warnings],
-        }
         _logger.log(
             logging.WARNING if reload.pending else logging.INFO,
             "reload: %d changes applied, %d need a restart",
             len(reload.applied),
             len(reload.pending),
-            extra={name: value for name, value in fields.items() if value},
+            extra=_drop_empty(
+                {
+                    names.FIELD_APPLIED: _list_changes(reload.applied),
+                    names.FIELD_RESTART_NEEDED: _list_changes(reload.pending),
+                    names.FIELD_WARNINGS: [str(finding) for finding in loaded.warnings],
+                }
+            ),
         )
         return "restart_needed" if reload.pending else "applied"
 
@@ -115,6 +123,10 @@ def _changing_level(before: str, after: str) -> Iterator[None]:
     yield
     if before != after:
         root.setLevel(after.upper())
+
+
+def _drop_empty(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
 
 
 def _list_changes(changes: Iterable[Change]) -> dict[str, str]:

@@ -5,7 +5,7 @@ import pytest
 
 from gateway.app import Gateway, StartError, build_parts
 from gateway.config.schema import AdminConfig, GatewayConfig, ServerConfig, StorageConfig, UpstreamConfig
-from gateway.config.secret import SecretUrl
+from gateway.config.secret import Secret, SecretUrl
 from gateway.ports import UpstreamHealth
 from gateway.protocol.errors import NotFound, Unavailable
 from gateway.storage.memory import MemoryStore
@@ -225,3 +225,59 @@ def test_an_unknown_trace_exporter_is_a_start_error(monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
     with pytest.raises(StartError, match="nonsense"):
         build_parts(GatewayConfig(), store=MemoryStore(), upstreams={}, engine=FakeEngine(), endpoint=endpoint)
+
+
+# ---------------------------------------------------------------- reload
+
+
+async def test_a_reload_reaches_every_part():
+    gateway = Gateway(build_parts(GatewayConfig(), store=MemoryStore()))
+    other = GatewayConfig(
+        server=ServerConfig(max_request_body_bytes=40, allowed_hosts=("llm.example",)),
+        upstream=UpstreamConfig(models=("x",), api_key=Secret("s3cret"), idle_timeout_seconds=7.0),
+    )
+    transport = httpx.ASGITransport(app=gateway.public)
+    async with httpx.AsyncClient(transport=transport, base_url="http://llm.example") as client:
+        assert (await client.get("/livez")).status_code == 403
+        reload = gateway.reload(other)
+        assert {change.path for change in reload.applied} == {
+            *("server.max_request_body_bytes", "server.allowed_hosts"),
+            *("upstream.models", "upstream.api_key", "upstream.idle_timeout_seconds"),
+        }
+        assert reload.pending == ()
+        assert gateway.config == other
+        assert (await client.get("/livez")).status_code == 200
+        assert (await client.post("/v1/responses", content=b" " * 41)).status_code == 413
+        answer = await client.post("/v1/responses", json={"model": "y", "input": "hi"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+        assert gateway.parts.upstreams["default"].redact("s3cret") == "[redacted]"
+    admin = httpx.ASGITransport(app=gateway.admin)
+    async with httpx.AsyncClient(transport=admin, base_url="http://llm.example") as operator:
+        assert (await operator.get("/livez")).status_code == 200
+
+
+async def test_a_reload_that_fails_changes_nothing(monkeypatch):
+    gateway = Gateway(build_parts(GatewayConfig(), store=MemoryStore()))
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("gateway.engine.service.Routing", fail)
+    other = GatewayConfig(
+        server=ServerConfig(max_request_body_bytes=40, allowed_hosts=("llm.example",)),
+        upstream=UpstreamConfig(api_key=Secret("s3cret")),
+    )
+    with pytest.raises(ZeroDivisionError):
+        gateway.reload(other)
+    assert gateway.config == GatewayConfig()
+    assert gateway.parts.upstreams["default"].redact("s3cret") == "s3cret"
+    transport = httpx.ASGITransport(app=gateway.public)
+    async with httpx.AsyncClient(transport=transport, base_url="http://llm.example") as client:
+        assert (await client.get("/livez")).status_code == 403
+
+
+def test_a_list_of_hosts_that_goes_away_warns_again(build, caplog):
+    gateway = build(host="0.0.0.0", allowed_hosts=("llm.example",))
+    assert caplog.text == ""
+    gateway.reload(GatewayConfig(server=ServerConfig(host="0.0.0.0")))
+    assert "allowed_hosts" in caplog.text

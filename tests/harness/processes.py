@@ -73,6 +73,11 @@ class Process:
             self.kill()
             raise AssertionError(f"SIGTERM did not end the process in {STOP_SECONDS} s:\n{self.log}") from None
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """End the process without any chance to clean up."""
         assert self._process is not None
