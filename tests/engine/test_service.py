@@ -6,11 +6,14 @@ import logging
 
 import pytest
 from conformance.verdict import judge_response
-from engine.doubles import LONG, Bench, Reply, settle, streamed, text_of, types, whole
+from engine.doubles import LONG, Bench, Reply, settle, streamed, take_all, text_of, types, whole
 from harness.engine import Answer, call, message, reasoning, says
+from msgspec import structs
 
+from gateway.config import EngineConfig, ResponsesConfig, ServerConfig, UpstreamConfig
 from gateway.engine.input_items import Page
 from gateway.protocol.errors import (
+    GatewayError,
     InvalidRequest,
     NotFound,
     PreviousResponseNotFound,
@@ -380,3 +383,64 @@ async def test_an_engine_that_drains_takes_nothing_new_and_waits_for_the_rest(be
         assert not drained.done()
     assert await drained
     assert bench.engine.active == 0
+
+
+# ---------------------------------------------------------------- another configuration
+
+
+async def test_a_response_keeps_the_settings_it_began_with(bench):
+    began = await bench.plan()
+    bench.engine.reconfigure(
+        structs.replace(
+            bench.config,
+            responses=ResponsesConfig(max_retained_bytes=20, reasoning_summary="both"),
+            engine=EngineConfig(run_deadline_seconds=0.0001),
+        )
+    )
+    bench.upstream.replies.append(whole(says("hello")))
+    assert json.loads(await bench.engine.answer(began))["status"] == "completed"
+    with pytest.raises(GatewayError):
+        await bench.answer(whole(says("hello")))
+
+
+async def test_requests_are_read_by_the_newest_configuration(bench):
+    bench.engine.reconfigure(
+        structs.replace(
+            bench.config,
+            responses=ResponsesConfig(strict_parameters=True, max_json_depth=1),
+            upstream=UpstreamConfig(models=("m",), allow_fields=("priority",)),
+        )
+    )
+    with pytest.raises(InvalidRequest, match="nested"):
+        await bench.plan(input=[{"role": "user", "content": "hi"}])
+    with pytest.raises(InvalidRequest):
+        await bench.plan(unheard_of=1)
+    with pytest.raises(NotFound):
+        await bench.plan(model="other")
+    assert (await bench.plan(priority=1)).request is not None
+
+
+async def test_limits_on_numbers_count_what_began_before():
+    bench = Bench(server={"max_concurrent_requests": 2}, upstream={"max_concurrent": 2})
+    smaller = structs.replace(
+        bench.config,
+        server=ServerConfig(max_concurrent_requests=1),
+        upstream=UpstreamConfig(max_concurrent=1, max_concurrent_wait_seconds=0),
+    )
+    seats = (await bench.plan()).route.seats
+    with bench.engine.admit():
+        async with seats.take():
+            bench.engine.reconfigure(smaller)
+            assert (await bench.plan()).route.seats is seats
+            with pytest.raises(Unavailable, match="max_concurrent_requests"):
+                bench.engine.admit().__enter__()
+            with pytest.raises(Unavailable, match="limit of 1 concurrent calls"):
+                await seats.take().__aenter__()
+
+
+async def test_delivery_is_bounded_by_the_newest_configuration(bench):
+    bench.engine.reconfigure(structs.replace(bench.config, server=ServerConfig(delivery_max_batches=7)))
+    delivery, task = await bench.start(streamed(says("hello")))
+    assert delivery._max_batches == 7
+    await take_all(delivery)
+    await task
