@@ -216,7 +216,7 @@ def serve(
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
                 runner.run(_run(server, Reloader(gateway, load), listeners, wait_upstream, report))
     except StartError as error:
-        report(f"Error: {error}")
+        report(f"error: {error}")
         return EXIT_FAILED
     return EXIT_FAILED if server.forced else EXIT_DONE
 

@@ -12,6 +12,7 @@ import rich_click as click
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.cli.errors import print_error
 from gateway.cli.options import config_options, load_or_exit
 from gateway.config.schema import StorageConfig
 from gateway.config.units import parse_duration
@@ -156,7 +157,7 @@ def _open(storage: StorageConfig, *, create: bool = False) -> Iterator[Engine]:
         finally:
             engine.dispose()
     except (StorageNotReady, SQLAlchemyError) as error:
-        click.secho(f"error: {explain_fault(error)}", fg="red", err=True)
+        print_error(explain_fault(error))
         sys.exit(1)
 
 

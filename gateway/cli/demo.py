@@ -19,6 +19,7 @@ from rich.table import Table
 
 from gateway import __version__
 from gateway.cli.children import Child, ChildFailed, choose_ports
+from gateway.cli.errors import print_error
 
 _HOST = "127.0.0.1"
 _SIMULATOR_PORT, _GATEWAY_PORT, _ADMIN_PORT = 8000, 9000, 9901
@@ -56,7 +57,7 @@ def command(*, once: bool) -> None:
     except KeyboardInterrupt:
         console.print("\nStopped.", style="dim")
     except ChildFailed as failure:
-        _give_up(console, str(failure), failure.log)
+        _give_up(str(failure), failure.log)
 
 
 class Stage:
@@ -270,9 +271,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _give_up(console: Console, reason: str, log: str) -> NoReturn:
-    console.print(reason, style="bold red", markup=False, soft_wrap=True)
+def _give_up(reason: str, log: str) -> NoReturn:
+    print_error(reason)
     if log:
-        console.print("The end of its log:", style="dim")
-        console.print(log, markup=False, soft_wrap=True)
+        click.secho("The end of its log:", dim=True, err=True)
+        click.echo(log, err=True)
     sys.exit(1)

@@ -1,13 +1,15 @@
 """Entry point: one click group whose commands are imported only when they are called."""
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NoReturn
 
 import rich_click as click
 
 from gateway import __version__
+from gateway.cli.errors import describe_refusal, print_error
 from gateway.cli.version import describe_version
 
 # What a command's own help says first; kept here, so that listing them imports none of them.
@@ -52,6 +54,15 @@ def cli() -> None:
     """The OpenAI Responses API in front of a vLLM server."""
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 a finding or failure, 2 wrong usage or configuration."""
-    cli.main(args=argv, prog_name="gateway")
+    try:
+        # What comes back is the code given to `exit`, or what the command returned: nothing.
+        code = cli.main(args=argv, prog_name="gateway", standalone_mode=False)
+    except click.ClickException as error:
+        print_error(describe_refusal(error))
+        code = error.exit_code
+    except click.Abort:
+        print_error("stopped")
+        code = 1
+    sys.exit(code)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import rich_click as click
 
+from gateway.cli.errors import print_error
 from gateway.config import ConfigError, Finding, LoadedConfig, load_config
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -47,4 +48,4 @@ def print_findings(warnings: Sequence[Finding], problems: Sequence[Finding] = ()
     for finding in warnings:
         click.secho(f"warning: {finding}", fg="yellow", err=True)
     for finding in problems:
-        click.secho(f"error: {finding}", fg="red", err=True)
+        print_error(str(finding))

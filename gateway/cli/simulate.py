@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
+
+from gateway.cli.errors import print_error
 
 if TYPE_CHECKING:
     from gateway.upstream.simulated import ScriptedReply
@@ -47,7 +50,8 @@ def command(host: str, port: int, script: Path | None, itl: float) -> None:
     try:
         asyncio.run(_serve(host, port, replies, itl))
     except OSError as error:
-        click.echo(f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another --port.", err=True)
+        reason = os.strerror(error.errno) if error.errno else error
+        print_error(f"{host}:{port} cannot be listened on ({reason}); choose another --port")
         raise SystemExit(1) from error
 
 

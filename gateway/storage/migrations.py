@@ -19,6 +19,8 @@ from gateway.storage.faults import UNMIGRATED, StorageNotReady, is_contradiction
 
 # Any number will do, as long as every version of the gateway uses the same.
 _ADVISORY_LOCK = 7_303_014_821_066
+# What Alembic calls the two ends of the line of revisions.
+_NO_TABLES, _NEWEST = "base", "head"
 # Alembic keeps the running migration in module globals.
 _ALEMBIC = threading.Lock()
 
@@ -51,8 +53,7 @@ def compare(revision: str | None) -> SchemaState:
         return SchemaState.UNMIGRATED
     if revision == find_head():
         return SchemaState.CURRENT
-    known = {script.revision for script in _scripts().walk_revisions()}
-    return SchemaState.OLDER if revision in known else SchemaState.NEWER
+    return SchemaState.OLDER if revision in _list_revisions() else SchemaState.NEWER
 
 
 def require_current(revision: str | None) -> None:
@@ -96,6 +97,8 @@ def downgrade(engine: Engine, revision: str) -> str | None:
         StorageNotReady: there is no such revision, or the database is newer than this gateway.
     """
     with _locked(engine) as connection:
+        if compare(read_revision(connection)) is SchemaState.NEWER:
+            require_current(read_revision(connection))
         _run(command.downgrade, connection, revision)
         return read_revision(connection)
 
@@ -123,7 +126,7 @@ def _run(step: Callable[[Config, str], None], connection: Connection, revision: 
         with _ALEMBIC:
             step(config, revision)
     except CommandError as error:
-        raise StorageNotReady(f"The database cannot be migrated to '{revision}': {error}") from error
+        raise StorageNotReady(_explain_refusal(revision, read_revision(connection))) from error
     except DBAPIError as error:
         if not is_contradiction(error):
             raise
@@ -132,6 +135,19 @@ def _run(step: Callable[[Config, str], None], connection: Connection, revision: 
             f"The migration to '{revision}' failed and changed nothing: {reason}. Mend what the database names, or "
             "restore a backup; then run the command again."
         ) from error
+
+
+def _explain_refusal(revision: str, current: str | None) -> str:
+    known = _list_revisions()
+    if revision in {*known, _NEWEST, _NO_TABLES}:
+        return f"The way from revision {current or _NO_TABLES} to {revision} leads in the other direction."
+    names = ", ".join((_NO_TABLES, *known, _NEWEST))
+    return f"There is no revision '{revision}' to go to; this gateway knows {names}."
+
+
+def _list_revisions() -> list[str]:
+    """Return the revisions this version knows, the oldest first."""
+    return [script.revision for script in _scripts().walk_revisions()][::-1]
 
 
 def _scripts() -> ScriptDirectory:

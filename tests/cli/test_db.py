@@ -14,6 +14,7 @@ from gateway.storage.settings import StoreSettings, database_url
 from tests.storage.samples import make_chain, make_item, make_response
 
 HEAD = find_head()
+KNOWN = ", ".join(f"{number:04d}" for number in range(1, int(HEAD) + 1))
 
 
 @pytest.fixture
@@ -73,8 +74,8 @@ def test_refuses_a_newer_database(path):
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    for name in ("check", "upgrade"):
-        code, text = outcome(name, "--database", f"sqlite:///{path}")
+    for name in (["check"], ["upgrade"], ["downgrade", "base", "--yes"]):
+        code, text = outcome(*name, "--database", f"sqlite:///{path}")
         assert code == 1
         assert "9999, which this gateway does not know" in text
 
@@ -87,7 +88,7 @@ def test_refuses_a_newer_database(path):
             ("check", "--database", "postgresql://u:secret@127.0.0.1:1/d"),
             "The database cannot be reached or lets nobody in. (",
         ),
-        (("upgrade", "nonsense"), "cannot be migrated to 'nonsense'"),
+        (("upgrade", "nonsense"), "There is no revision 'nonsense' to go to"),
     ],
 )
 def test_a_failure_is_one_line_and_status_one(arguments, says, path, monkeypatch):
@@ -98,6 +99,26 @@ def test_a_failure_is_one_line_and_status_one(arguments, says, path, monkeypatch
     assert says in text
     assert "\n" not in text
     assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("upgrade", "nonsense"), f"There is no revision 'nonsense' to go to; this gateway knows base, {KNOWN}, head."),
+        (("downgrade", "nonsense", "--yes"), "There is no revision 'nonsense' to go to; this gateway knows base, "),
+        (("downgrade", "-9", "--yes"), "There is no revision '-9' to go to; this gateway knows base, "),
+        (("upgrade", "+9"), "There is no revision '+9' to go to; this gateway knows base, "),
+        (("downgrade", "head", "--yes"), "The way from revision 0001 to head leads in the other direction."),
+    ],
+)
+def test_a_revision_that_leads_nowhere(arguments, says, path):
+    name, revision, *flags = arguments
+    database = ("--database", f"sqlite:///{path}")
+    assert outcome("upgrade", "0001", *database)[0] == 0
+    code, text = outcome(name, *database, *flags, "--", revision)
+    assert code == 1
+    assert text.startswith(f"error: {says}")
+    assert outcome("current", *database) == (0, "0001")
 
 
 def test_reads_the_configuration(path, tmp_path):

@@ -96,7 +96,7 @@ async def test_a_port_in_use_ends_the_start_without_a_traceback(launch):
         port = taken.getsockname()[1]
         code, errors = await (await launch(wait=False, server={"port": port})).end()
     assert code == 1
-    assert errors.startswith(f"Error: address 127.0.0.1:{port} is in use;")
+    assert errors.startswith(f"error: address 127.0.0.1:{port} is in use;")
     assert "Traceback" not in errors
 
 
@@ -125,7 +125,7 @@ async def test_waiting_for_the_upstream_reports_and_starts(launch):
 async def test_an_upstream_that_never_comes_ends_the_start(launch):
     code, errors = await (await launch(wait=False, probes=99, wait_upstream=0)).end()
     assert code == 1
-    assert "Error: no inference server became healthy within 0 seconds (default: 98 to go)" in errors
+    assert "error: no inference server became healthy within 0 seconds (default: 98 to go)" in errors
 
 
 async def test_a_signal_ends_the_waiting(launch):
