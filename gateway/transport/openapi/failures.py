@@ -34,7 +34,10 @@ def _refuse(**whens: str) -> tuple[Failure, ...]:
     return tuple(_fail(errors.InvalidRequest, when, code) for code, when in whens.items())
 
 
-_OVERLOADED = "shutting down, too many requests or connections at once, or the database does not answer"
+_OVERLOADED = (
+    "shutting down, too many requests or connections at once, an inference server that failed repeatedly, or the "
+    "database does not answer or takes no writes"
+)
 
 ANYWHERE = (
     _fail(InvalidHttp, "what arrived is not HTTP"),
