@@ -91,7 +91,7 @@ class Reloader:
             return "unchanged"
         _logger.log(
             logging.WARNING if reload.pending else logging.INFO,
-            "reload: %d changes applied, %d need a restart",
+            "reload: %d applied, %d waiting for a restart",
             len(reload.applied),
             len(reload.pending),
             extra=_drop_empty(

@@ -72,7 +72,7 @@ async def test_each_reload_is_counted_and_told(gateway, caplog):
         record for record in caplog.records if record.getMessage().startswith("reload: ")
     )
     assert nothing.getMessage() == "reload: nothing has changed"
-    assert applied.getMessage() == "reload: 1 changes applied, 0 need a restart"
+    assert applied.getMessage() == "reload: 1 applied, 0 waiting for a restart"
     assert (applied.applied, applied.warnings) == (
         {"responses.max_tools": "1024 -> 5"},
         ["--set: server.host: surprises"],
@@ -169,4 +169,4 @@ async def test_a_change_of_the_level_is_always_told(gateway, before, after):
     finally:
         root.removeHandler(listener)
         root.setLevel(kept)
-    assert "reload: 1 changes applied, 0 need a restart" in told
+    assert "reload: 1 applied, 0 waiting for a restart" in told

@@ -22,10 +22,10 @@ def test_the_unit_starts_a_command_that_exists():
     assert parse_gateway(f"gateway {arguments}").params["config"].name == "gateway.toml"
 
 
-def test_the_unit_waits_for_the_drain_and_does_not_reload():
+def test_the_unit_waits_for_the_drain_and_reloads_by_hangup():
     drain_seconds = load_config(None, {}).config.server.drain_seconds
     assert int(read("TimeoutStopSec")[0]) >= drain_seconds + 10
-    assert read("ExecReload") == []
+    assert read("ExecReload") == ["/bin/kill -HUP $MAINPID"]
 
 
 def test_a_faulty_configuration_is_not_tried_again():

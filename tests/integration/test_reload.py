@@ -89,7 +89,8 @@ def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
 
     yield start
     for gateway in running:
-        gateway.stop()
+        if gateway.running:
+            gateway.stop()
 
 
 @contextmanager
@@ -213,6 +214,36 @@ def test_the_level_of_the_log(start: Start) -> None:
     create(live.port, body, {"X-Request-Id": "logged-again"})
     live.gateway.await_log("logged-again", '"message":"request"')
     assert "not-logged" not in live.gateway.log
+
+
+def test_the_end_goes_by_the_newest_times(start: Start, upstream: Upstream) -> None:
+    live = start("[server]\ndrain_seconds = 3600\n")
+    live.reload("[server]\ndrain_seconds = 0.1\nclose_grace_seconds = 0.1\n")
+    model = upstream.script("held-drain", Held())
+    with open_create(live.port, {"model": model, "input": "hi", "stream": True}) as connection:
+        read_until(connection, b"output_text.delta")
+        assert live.gateway.stop() == 0
+        assert b"response.failed" in read_until(connection, b"[DONE]")
+
+
+def test_a_hangup_during_the_start_is_kept(upstream: Upstream, tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path, upstream.url)
+    starting = threading.Thread(target=gateway.start, args=("/livez",))
+    starting.start()
+    deadline = time.monotonic() + 10
+    # From here on the process holds the signal back: it is the first thing that `serve` does.
+    while not (gateway.running and _holds_back_hangups(gateway.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    gateway.signal(signal.SIGHUP)
+    starting.join(30)
+    gateway.await_log("reload: nothing has changed")
+    assert gateway.stop() == 0
+
+
+def _holds_back_hangups(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(re.search(r"^SigBlk:\s*(\w+)$", status, re.MULTILINE)[1], 16) & 1 << signal.SIGHUP - 1)
 
 
 # ---------------------------------------------------------------- what does not apply
