@@ -1,8 +1,8 @@
-"""The end of a response that took too long, and what the log says of each that failed."""
+"""The end of a response that took too long, and how metrics and log name what failed."""
 
 import logging
 
-from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, Unavailable, UpstreamRefused
+from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, Unavailable, UpstreamRefused, UpstreamTimeout
 from gateway.telemetry import names
 
 _logger = logging.getLogger(names.LOGGER_ENGINE)
@@ -11,6 +11,19 @@ _logger = logging.getLogger(names.LOGGER_ENGINE)
 def deadline_passed(seconds: float) -> GatewayError:
     """Return the error of a response that took longer than `[engine] run_deadline_seconds`."""
     return GatewayError(f"The response was not finished within {seconds:g} seconds ([engine] run_deadline_seconds).")
+
+
+def name_outcome(error: GatewayError) -> str:
+    """Return how `gateway_upstream_requests_total` calls the outcome of a call that was not accepted."""
+    match error:
+        case UpstreamRefused():
+            return str(error.upstream_status)
+        case UpstreamTimeout():
+            return "timeout"
+        case Unavailable():
+            return "breaker_open"
+        case _:
+            return "unavailable"
 
 
 def log_failure(error: GatewayError) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gateway.engine.commit import Committer
 from gateway.engine.delivery import Delivery
-from gateway.engine.failures import deadline_passed, log_failure
+from gateway.engine.failures import deadline_passed, log_failure, name_outcome
 from gateway.engine.outbox import Outbox
 from gateway.engine.routing import Route
 from gateway.ports import Clock, UpstreamCall, UpstreamExchange
@@ -22,10 +22,7 @@ from gateway.protocol.errors import (
     GatewayError,
     InternalError,
     ResourceLimitExceeded,
-    Unavailable,
     UpstreamError,
-    UpstreamRefused,
-    UpstreamTimeout,
 )
 from gateway.protocol.events import Event, ResponseCompleted, ResponseIncomplete
 from gateway.protocol.limits import Limits
@@ -281,17 +278,8 @@ class Run:
         status = "cancelled"
         try:
             exchange = await self._plan.route.upstream.open(call)
-        except UpstreamRefused as error:
-            status = str(error.upstream_status)
-            raise
-        except UpstreamTimeout:
-            status = "timeout"
-            raise
-        except UpstreamError:
-            status = "unavailable"
-            raise
-        except Unavailable:
-            status = "breaker_open"
+        except GatewayError as error:
+            status = name_outcome(error)
             raise
         else:
             status = "200"

@@ -159,13 +159,14 @@ async def test_nothing_is_told_before_the_upstream_has_accepted():
         (refusal(500), "500"),
         (UpstreamUnavailable("No connection."), "unavailable"),
         (UpstreamTimeout("Silence."), "timeout"),
+        (Unavailable("Left alone."), "breaker_open"),
     ],
-    ids=["refused", "broken", "no connection", "timeout"],
+    ids=["refused", "broken", "no connection", "timeout", "left alone"],
 )
 async def test_a_call_that_is_not_accepted_fails_the_request_itself(form, error, counted):
     bench = Bench()
     work = bench.stream if form == "stream" else bench.answer
-    with pytest.raises(UpstreamError) as failed:
+    with pytest.raises(GatewayError) as failed:
         await work(Reply(error=error))
     assert failed.value is error
     assert bench.sample("upstream_requests_total", status=counted) == 1
