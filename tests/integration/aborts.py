@@ -19,8 +19,13 @@ from integration.watched import GAUGES, Holdings, WatchedGateway
 CALLERS = 16
 # A half-closed connection must be ended by the gateway, long before any of its timeouts.
 PATIENCE_SECONDS = 10.0
-# The queue to a client that does not read fills soon, and thousands of access lines would say nothing.
-SETTINGS = {"server.delivery_max_bytes": "256KiB", "telemetry.log_level": "warning"}
+# The queue to a client that does not read fills soon, and thousands of access lines would say nothing. Histories in
+# memory grow up to a bound of their own, which would hide a growth that has none.
+SETTINGS = {
+    "server.delivery_max_bytes": "256KiB",
+    "storage.history_cache_bytes": "0",
+    "telemetry.log_level": "warning",
+}
 MOMENTS = (
     "before the body",
     "in the body",
