@@ -22,7 +22,7 @@ from harness.upstream import Reply, Request, Upstream
 
 from gateway.protocol.requests import OPERATORS_FIELDS
 
-FEW, MANY = 25, 400
+FEW, MANY = 25, 200
 EXAMPLES = MANY if os.environ.get("EVERY_CUT") == "1" else FEW
 SEED = 20260424
 SECONDS = 500
