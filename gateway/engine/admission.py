@@ -1,8 +1,8 @@
 """Who may start now: the count of running responses, the drain, and the seats of one inference server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
+from functools import partial
 
 from anyio import CapacityLimiter, WouldBlock
 
@@ -20,11 +20,11 @@ class Admission:
 
     def __init__(self, max_active: int, metrics: Metrics) -> None:
         self._max_active = max_active
-        self._gauge = metrics.active_responses
         self._active = 0
         self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
+        metrics.active_responses.set_function(lambda: self._active)
 
     @property
     def active(self) -> int:
@@ -48,9 +48,8 @@ class Admission:
             return False
         return True
 
-    @contextmanager
-    def admit(self) -> Iterator[None]:
-        """Hold a place for one response.
+    def admit(self) -> "_Place":
+        """Hold a place for one response, from now until the `with` block ends.
 
         Raises:
             Unavailable: the gateway drains, or `[server] max_concurrent_requests` responses run.
@@ -64,14 +63,27 @@ class Admission:
             )
         self._active += 1
         self._idle.clear()
-        self._gauge.inc()
-        try:
-            yield
-        finally:
-            self._active -= 1
-            self._gauge.dec()
-            if not self._active:
-                self._idle.set()
+        return _Place(self._leave)
+
+    def _leave(self) -> None:
+        self._active -= 1
+        if not self._active:
+            self._idle.set()
+
+
+class _Place:
+    """What somebody holds until the end of a `with` block. A class: generators cost the hot path more."""
+
+    __slots__ = ("_leave",)
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
 
 
 class Seats:
@@ -105,9 +117,8 @@ class Seats:
         self._wait_seconds = wait_seconds
         self._places.total_tokens = limit
 
-    @asynccontextmanager
-    async def take(self) -> AsyncIterator[None]:
-        """Hold a seat.
+    async def take(self) -> _Place:
+        """Hold a seat, from now until the `with` block ends.
 
         Raises:
             Unavailable: none became free in time.
@@ -117,10 +128,7 @@ class Seats:
             self._places.acquire_on_behalf_of_nowait(call)
         except WouldBlock:
             await self._wait(call)
-        try:
-            yield
-        finally:
-            self._places.release_on_behalf_of(call)
+        return _Place(partial(self._places.release_on_behalf_of, call))
 
     async def _wait(self, call: object) -> None:
         # Not wait_for: before Python 3.12 it swallows a cancellation that arrives together with the seat.

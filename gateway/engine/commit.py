@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, structs
@@ -51,18 +52,18 @@ class Committer:
         except StorageUnavailable:
             self._metrics.storage_failures_total.inc()
             raise
-        self._metrics.storage_append_seconds.observe(time.perf_counter() - began)
+        self._metrics.defer(self._metrics.storage_append_seconds.observe, time.perf_counter() - began)
 
     def _store_all(self, role: str, items: Iterable[Any]) -> Iterable[StoredItem]:
         for item in items:
-            fields = structs.asdict(item) | {"type": item.__struct_config__.tag} if isinstance(item, Struct) else item
-            kind = str(fields["type"])
+            read = partial(getattr, item) if isinstance(item, Struct) else item.get
+            kind = str(item.__struct_config__.tag if isinstance(item, Struct) else item["type"])
             yield StoredItem(
                 role=role,
                 type=kind,
-                id=_text(fields.get("id")) or self._ids.mint(prefix_of(kind)),
-                call_id=_text(fields.get("call_id")),
-                status=_text(fields.get("status")),
+                id=_text(read("id", None)) or self._ids.mint(prefix_of(kind)),
+                call_id=_text(read("call_id", None)),
+                status=_text(read("status", None)),
                 data=codec.encode(item),
             )
 

@@ -7,24 +7,15 @@ up, a batch goes straight to the connection, without waking the consumer for it.
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from gateway.protocol.errors import GatewayError
 from gateway.telemetry.metrics import Metrics
 
-
-class EncodedEvent(NamedTuple):
-    """One event, serialized once for every transport.
-
-    Attributes:
-        name: its `type`.
-        data: its JSON.
-    """
-
-    name: bytes
-    data: bytes
+EncodedEvent: TypeAlias = tuple[bytes, bytes]
+"""One event, serialized once for every transport: its `type`, and its JSON."""
 
 
 class DeliveryStatistics(Struct, frozen=True):
@@ -65,6 +56,7 @@ class Delivery:
         self._silence: asyncio.TimerHandle | None = None
         self._consumer: asyncio.Future[None] | None = None
         self._producer: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
 
     @property
     def released(self) -> bool:
@@ -95,21 +87,28 @@ class Delivery:
         producer that is cancelled while it waits leaves its batch behind all the same: what may follow it is a
         failure, and no event before that may be missing.
         """
-        if not last and self._write_through(batch):
+        if not last and self.write_through(batch):
             return
-        size = sum(len(event.data) for event in batch)
+        size = _measure(batch)
         try:
             while self._batches and (len(self._batches) >= self._max_batches or self._bytes + size > self._max_bytes):
-                self._producer = asyncio.get_running_loop().create_future()
+                self._producer = self._loop.create_future()
                 await self._producer
         finally:
             self.put_now(batch)
+
+    def write_through(self, batch: list[EncodedEvent]) -> bool:
+        """Send a batch straight to the connection; False, and nothing done, when it has to be `put`."""
+        if self._write is None or self._consumer is None or self._batches or self._abandoned:
+            return False
+        self._quiet_since = self._loop.time()
+        return self._write(batch)
 
     def put_now(self, batch: list[EncodedEvent]) -> None:
         """Queue a batch whatever the bounds say: the first, which an empty queue always admits, or a failure's last."""
         if self._abandoned:
             return
-        size = sum(len(event.data) for event in batch)
+        size = _measure(batch)
         self._batches.append(batch)
         self._bytes += size
         self._high_batches = max(self._high_batches, len(self._batches))
@@ -143,7 +142,7 @@ class Delivery:
         Raises:
             GatewayError: the run failed before anything was told.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         while True:
             if self._released and self._batches:
                 return self._drain()
@@ -178,15 +177,9 @@ class Delivery:
         self._drain()
         self._wake_consumer()
 
-    def _write_through(self, batch: list[EncodedEvent]) -> bool:
-        if self._write is None or self._consumer is None or self._batches or self._abandoned:
-            return False
-        self._quiet_since = asyncio.get_running_loop().time()
-        return self._write(batch)
-
     def _look(self, timeout: float) -> None:
         """Wake the consumer after a silence; one timer looks at the notes, so that batches cost none."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         left = self._quiet_since + timeout - loop.time()
         if self._consumer is not None and left <= 0 and not self._batches:
             self._silent = True
@@ -212,6 +205,10 @@ class Delivery:
     def _wake_consumer(self) -> None:
         if self._consumer is not None:
             _wake(self._consumer)
+
+
+def _measure(batch: list[EncodedEvent]) -> int:
+    return sum([len(data) for _, data in batch])
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -10,6 +10,8 @@ from gateway.protocol.limits import Limits
 from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
 
+# A metric costs as much as an event.
+_COUNTED_TOGETHER = 32
 _TOLD_DELTAS = (
     events.OutputTextDelta,
     events.RefusalDelta,
@@ -36,6 +38,7 @@ class Outbox:
         self._metrics = metrics
         self._batch: list[EncodedEvent] = []
         self._taken = 0
+        self._counted = 0
         self._began = time.perf_counter()
         self._saw_delta = False
 
@@ -65,7 +68,11 @@ class Outbox:
         Raises:
             ResourceLimitExceeded: as `encode`.
         """
-        self.keep(event, self.encode(event))
+        data = codec.encode(event)
+        if len(data) > self._limits.max_stream_event_bytes:
+            self._turn.rewind(event.sequence_number)
+            raise self._limits.exceeded("max_stream_event_bytes")
+        self.keep(event, data)
 
     def add_first(self, forms: Iterable[Event]) -> None:
         """Keep the first form of an event that fits; the minimal `error` event may always be sent."""
@@ -80,12 +87,18 @@ class Outbox:
         self.largest = max(self.largest, len(data))
         if not self._saw_delta and isinstance(event, _TOLD_DELTAS):
             self._saw_delta = True
-            self._metrics.ttft_seconds.observe(time.perf_counter() - self._began)
-        self._batch.append(EncodedEvent(events.NAMES[type(event)], data))
+            self._metrics.defer(self._metrics.ttft_seconds.observe, time.perf_counter() - self._began)
+        self._batch.append((events.NAMES[type(event)], data))
 
     def take(self) -> list[EncodedEvent]:
         """Return what was kept, as one batch."""
         batch, self._batch = self._batch, []
         self._taken += len(batch)
-        self._metrics.stream_events_total.inc(len(batch))
+        if self._taken - self._counted >= _COUNTED_TOGETHER:
+            self.count()
         return batch
+
+    def count(self) -> None:
+        """Bring the metric of events up to date; done now and then, and owed at the end."""
+        self._metrics.defer(self._metrics.stream_events_total.inc, self._taken - self._counted)
+        self._counted = self._taken

@@ -4,15 +4,15 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
 from gateway.engine.commit import Committer
-from gateway.engine.delivery import Delivery
-from gateway.engine.failures import deadline_passed, log_failure, name_outcome
+from gateway.engine.deadline import Deadline
+from gateway.engine.delivery import Delivery, EncodedEvent
+from gateway.engine.failures import log_failure, name_outcome
 from gateway.engine.outbox import Outbox
 from gateway.engine.routing import Route
 from gateway.ports import Clock, UpstreamCall, UpstreamExchange
@@ -120,8 +120,7 @@ class Run:
         self._outbox = Outbox(self._turn, settings.limits, metrics)
         self._longest_line = 0
         self._accepted = False
-        self._patience: asyncio.Timeout | None = None
-        self._cut: GatewayError | None = None
+        self._deadline = Deadline(settings.deadline_seconds)
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -133,7 +132,7 @@ class Run:
         """
         try:
             self._turn.begin()
-            async with self._hold_to_deadline():
+            async with self._deadline:
                 await self._infer(stream=False)
             event = self._propose()
             await self._commit(event.response)
@@ -158,26 +157,7 @@ class Run:
 
     def cut_off(self, error: GatewayError) -> None:
         """End the run with this error and abort its upstream call, unless its commit has begun: then it ends itself."""
-        self._cut = error
-        if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(asyncio.get_running_loop().time())
-
-    @asynccontextmanager
-    async def _hold_to_deadline(self) -> AsyncIterator[None]:
-        """Bound what is inside by the deadline, which `cut_off` brings forward.
-
-        Raises:
-            GatewayError: the deadline passed, or the run was cut off.
-        """
-        if self._cut is not None:
-            raise self._cut
-        try:
-            async with asyncio.timeout(self._settings.deadline_seconds) as self._patience:
-                yield
-        except TimeoutError:
-            raise self._cut or deadline_passed(self._settings.deadline_seconds) from None
-        finally:
-            self._patience = None
+        self._deadline.cut_off(error)
 
     # ------------------------------------------------------------ a stream from begin to terminal
 
@@ -187,7 +167,7 @@ class Run:
         # The status is held until the upstream has accepted the call, but not for ever.
         timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._release_early)
         try:
-            async with self._hold_to_deadline():
+            async with self._deadline:
                 await self._infer(stream=True)
         finally:
             timer.cancel()
@@ -251,27 +231,26 @@ class Run:
         body = build_upstream_body(plan.request, plan.items, model=route.model, stream=stream)
         if route.salted:
             body["cache_salt"] = hashlib.sha256(plan.caller.principal.encode("utf-8", "surrogatepass")).hexdigest()
-        async with route.seats.take():
-            with self._tracing.start_call(route.model) as span:
-                call = UpstreamCall(
-                    body=codec.encode(route.upstream.dialect.adapt(body)),
-                    stream=stream,
-                    headers={**plan.caller.headers, **span.headers},
-                )
-                exchange = await self._open(call)
-                try:
-                    if exchange.is_event_stream:
-                        await self._relay(exchange)
-                    else:
-                        await self._ingest_body(exchange)
-                except UpstreamError as error:
-                    error.message = route.upstream.redact(error.message)
-                    raise
-                finally:
-                    if self._round.ended:
-                        exchange.retire()
-                    else:
-                        await exchange.close()
+        with await route.seats.take(), self._tracing.start_call(route.model) as span:
+            call = UpstreamCall(
+                body=codec.encode(route.upstream.dialect.adapt(body)),
+                stream=stream,
+                headers={**plan.caller.headers, **span.headers},
+            )
+            exchange = await self._open(call)
+            try:
+                if exchange.is_event_stream:
+                    await self._relay(exchange)
+                else:
+                    await self._ingest_body(exchange)
+            except UpstreamError as error:
+                error.message = route.upstream.redact(error.message)
+                raise
+            finally:
+                if self._round.ended:
+                    exchange.retire()
+                else:
+                    await exchange.close()
 
     async def _open(self, call: UpstreamCall) -> UpstreamExchange:
         began = time.perf_counter()
@@ -285,8 +264,9 @@ class Run:
             status = "200"
             return exchange
         finally:
-            self._metrics.upstream_requests_total.labels(status=status).inc()
-            self._metrics.upstream_ttfb_seconds.observe(time.perf_counter() - began)
+            metrics = self._metrics
+            metrics.defer(metrics.upstream_requests_total.labels(status).inc)
+            metrics.defer(metrics.upstream_ttfb_seconds.observe, time.perf_counter() - began)
 
     async def _relay(self, exchange: UpstreamExchange) -> None:
         decoder = SseDecoder(self._settings.limits.max_upstream_sse_line_bytes)
@@ -295,24 +275,31 @@ class Run:
             chunk = await exchange.read()
             complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
             if not complete:
-                await self._deliver()
+                if self._outbox:
+                    batch = self._outbox.take()
+                    if not self._expect_delivery().write_through(batch):
+                        await self._deliver(batch)
                 if not chunk:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
-        self._metrics.upstream_line_bytes.observe(self._longest_line)
+        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line)
 
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
+        round_, ingest, keep = self._round, self._turn.ingest, self._outbox.add
         for name, data in blocks:
-            if not data.startswith(b"{") and data.strip() in _NO_EVENTS:
+            if data[:1] != b"{" and data.strip() in _NO_EVENTS:
                 continue
             self._longest_line = max(self._longest_line, len(data))
             event = parse(name, data)
             if type(event) is Unknown:
                 self._metrics.unknown_events_total.inc()
                 continue
-            self._encode(self._turn.ingest(self._round, event))
+            out = ingest(round_, event)
+            if self._delivery is not None:
+                for one in out:
+                    keep(one)
             self._accepted = True
-            if self._round.ended:
+            if round_.ended:
                 return True
         return False
 
@@ -345,12 +332,11 @@ class Run:
         for event in out:
             self._outbox.add(event)
 
-    async def _deliver(self) -> None:
+    async def _deliver(self, batch: list[EncodedEvent]) -> None:
         """Hand over what one upstream read yielded; the first time this is what starts the client's stream."""
-        if self._delivery is not None:
-            if self._outbox:
-                await self._delivery.put(self._outbox.take())
-            self._delivery.release()
+        delivery = self._expect_delivery()
+        await delivery.put(batch)
+        delivery.release()
 
     # ------------------------------------------------------------ the end
 
@@ -365,12 +351,14 @@ class Run:
         self._turn.settle(response)
 
     def _count_end(self, status: str, error: Exception | None = None) -> None:
-        self._metrics.responses_total.labels(transport=self._plan.caller.transport, status=status).inc()
-        self._metrics.retained_bytes.observe(self._turn.ledger.total)
+        metrics = self._metrics
+        metrics.defer(metrics.responses_total.labels(self._plan.caller.transport, status).inc)
+        metrics.defer(metrics.retained_bytes.observe, self._turn.ledger.total)
         if self._delivery is not None:
-            self._metrics.stream_event_bytes.observe(self._outbox.largest)
+            self._outbox.count()
+            metrics.defer(metrics.stream_event_bytes.observe, self._outbox.largest)
         if isinstance(error, ResourceLimitExceeded):
-            self._metrics.limit_breaches_total.labels(resource=error.resource).inc()
+            metrics.limit_breaches_total.labels(error.resource).inc()
         if isinstance(error, GatewayError):
             log_failure(error)
 
@@ -383,7 +371,7 @@ def _drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield the events that are JSON: a stream that stops inside one ended early, and what is left of it is none."""
     for block in blocks:
         try:
-            codec.decode(block.data)
+            codec.decode(block[1])
         except ValueError:
             continue
         yield block

@@ -131,7 +131,8 @@ class Engine:
         match_outputs(history, shown)
         items = [*history, *shown]
         settings = self._settings
-        self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
+        if request.toolset.unsupported:
+            self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
         turn = Turn(
             build_response(
                 request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from gateway.protocol import upstream_events as up
-from gateway.protocol.announcer import Announcer, Round
+from gateway.protocol.announcer import Announcer, Flow, Round
 from gateway.protocol.carriage import Carriage
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import Event, read_hosted
@@ -149,7 +149,7 @@ class Accumulator:
         return item_id not in round_.by_id if item_id else index is None
 
     def _open(self, round_: Round, slot: Slot, item_id: str | None, index: int | None) -> Slot:
-        self._ledger.grow(slot, slot.charge())
+        self._ledger.grow(slot, slot.opening_charge())
         slot.engine_id = item_id
         if item_id:
             round_.by_id[item_id] = slot
@@ -157,6 +157,7 @@ class Accumulator:
             round_.by_index[index] = slot
         round_.queue.append(slot)
         round_.last = slot
+        round_.flow = None
         round_.opened += 1
         return slot
 
@@ -234,11 +235,13 @@ class Accumulator:
         elif isinstance(event, up.SummaryLocated):
             kind = SummaryPart
         index = event.summary_index if isinstance(event, up.SummaryLocated) else event.content_index
-        owner = self._owner(round_, event, kind)
-        if not owner.closed:
-            take = self._begin_part if until == "open" else self._take_part
-            take(owner, self._part(owner, kind, index or 0), event.part or {})
-        return self._settle(round_, event, kind, index, None, until)
+        slot = self._owner(round_, event, kind)
+        if slot.closed:
+            return []
+        part = self._part(slot, kind, index or 0)
+        take = self._begin_part if until == "open" else self._take_part
+        take(slot, part, event.part or {})
+        return self._tell(round_, slot, part, until)
 
     def _on_text_delta(self, round_: Round, event: up.TextDelta) -> list[Event]:
         if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
@@ -249,11 +252,11 @@ class Accumulator:
         return self._grow(round_, event, TextPart, event.content_index)
 
     def _on_text_done(self, round_: Round, event: up.TextDone) -> list[Event]:
-        slot = self._owner(round_, event, TextPart)
-        part = self._part(slot, TextPart, event.content_index or 0) if not slot.closed else None
-        if isinstance(part, TextPart):
-            self._ledger.grow(slot, part.adopt(None, event.logprobs))
-        return self._settle(round_, event, TextPart, event.content_index, event.text, "settle")
+        if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
+            part = self._part(slot, TextPart, event.content_index or 0)
+            if isinstance(part, TextPart):
+                self._ledger.grow(slot, part.adopt(None, event.logprobs))
+        return self._settle(round_, event, TextPart, event.content_index, event.text)
 
     def _on_annotation(self, round_: Round, event: up.AnnotationAdded) -> list[Event]:
         slot = self._owner(round_, event, TextPart)
@@ -265,32 +268,31 @@ class Accumulator:
         return self._announcer.tell_part(round_, slot, part)
 
     def _grow(self, round_: Round, event: Any, kind: type[Part], index: int | None) -> list[Event]:
+        flow, delta, origin = round_.flow, event.delta, (kind, event.item_id, event.output_index, index)
+        if flow is not None and flow.origin == origin and flow.part.flows(delta):
+            self._ledger.grow(flow.slot, text_bytes(delta))
+            return [flow.part.say(delta, flow.slot)]
         slot = self._owner(round_, event, kind)
         if slot.closed:
             return []
         part = self._part(slot, kind, index or 0)
-        self._hear(slot, part, event.delta)
+        self._hear(slot, part, delta)
+        round_.flow = Flow(origin, slot, part)
         return self._announcer.tell_part(round_, slot, part)
 
-    def _settle(
-        self,
-        round_: Round,
-        event: Any,
-        kind: type[Part],
-        index: int | None,
-        text: str | None,
-        until: Literal["open", "settle", "close"],
-    ) -> list[Event]:
+    def _settle(self, round_: Round, event: Any, kind: type[Part], index: int | None, text: str | None) -> list[Event]:
         slot = self._owner(round_, event, kind)
         if slot.closed:
             return []
         part = self._part(slot, kind, index or 0)
         self._push(slot, part, part.missing(text))
+        return self._tell(round_, slot, part, "settle")
+
+    def _tell(self, round_: Round, slot: Slot, part: Part, until: Literal["open", "settle", "close"]) -> list[Event]:
         if until != "open":
             self._end_part(slot, part)
-        for one in (part, part.mirror):
-            if one is not None:
-                one.settled = one.settled or until != "open"
+            for one in (part,) if part.mirror is None else (part, part.mirror):
+                one.settled = True
                 one.closed = one.closed or until == "close"
         return self._announcer.tell_part(round_, slot, part)
 
@@ -385,9 +387,9 @@ class Accumulator:
         up.SummaryPartAdded: lambda self, r, e: self._on_part(r, e, "open"),
         up.SummaryPartDone: lambda self, r, e: self._on_part(r, e, "close"),
         up.TextDone: _on_text_done,
-        up.ReasoningDone: lambda self, r, e: self._settle(r, e, ReasoningPart, e.content_index, e.text, "settle"),
-        up.RefusalDone: lambda self, r, e: self._settle(r, e, RefusalPart, e.content_index, e.refusal, "settle"),
-        up.SummaryDone: lambda self, r, e: self._settle(r, e, SummaryPart, e.summary_index, e.text, "settle"),
+        up.ReasoningDone: lambda self, r, e: self._settle(r, e, ReasoningPart, e.content_index, e.text),
+        up.RefusalDone: lambda self, r, e: self._settle(r, e, RefusalPart, e.content_index, e.refusal),
+        up.SummaryDone: lambda self, r, e: self._settle(r, e, SummaryPart, e.summary_index, e.text),
         up.ArgumentsDone: _on_arguments_done,
         up.InputDone: _on_arguments_done,
         up.AnnotationAdded: _on_annotation,

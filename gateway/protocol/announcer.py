@@ -7,11 +7,26 @@ all rounds.
 """
 
 from collections import deque
+from typing import NamedTuple
 
 from gateway.protocol.events import Event, OutputItemAdded, OutputItemDone
 from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.parts import Part
 from gateway.protocol.slots import Slot
+
+
+class Flow(NamedTuple):
+    """The text that grew last, so that its next delta needs no search.
+
+    Attributes:
+        origin: how the engine calls it: the kind of part, the item's id and index, the part's index.
+        slot: the item.
+        part: the part.
+    """
+
+    origin: tuple[type[Part], str | None, int | None, int | None]
+    slot: Slot
+    part: Part
 
 
 class Round:
@@ -21,9 +36,10 @@ class Round:
         agent: path of the agent the inference belongs to.
         opened: how many items it has opened.
         ended: the engine's terminal event has been taken.
+        flow: the text that grew last, until another item is opened.
     """
 
-    __slots__ = ("agent", "by_id", "by_index", "ended", "held", "last", "opened", "queue")
+    __slots__ = ("agent", "by_id", "by_index", "ended", "flow", "held", "last", "opened", "queue")
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
@@ -34,6 +50,7 @@ class Round:
         self.queue: deque[Slot] = deque()
         self.held: Slot | None = None
         self.last: Slot | None = None
+        self.flow: Flow | None = None
 
 
 class Announcer:

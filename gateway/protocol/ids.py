@@ -8,7 +8,9 @@ import re
 import time
 
 _RANDOM_BYTES = 10
+_DIGITS = 2 * _RANDOM_BYTES
 _BATCH = 64
+_VARIANTS = {f"{digit:x}": f"{8 | digit & 3:x}" for digit in range(16)}
 _SHAPE = re.compile(r"[a-z]+_[0-9a-f]{32}\Z")
 
 # The prefixes clients know from the API; they never parse them, people do.
@@ -54,14 +56,14 @@ class UuidIds:
     __slots__ = ("_random",)
 
     def __init__(self) -> None:
-        self._random = b""
+        self._random: list[str] = []
 
     def mint(self, prefix: str) -> str:
         """Return `<prefix>_<32 hex digits>`."""
         if not self._random:
-            self._random = os.urandom(_RANDOM_BYTES * _BATCH)
-        random, self._random = self._random[:_RANDOM_BYTES], self._random[_RANDOM_BYTES:]
-        value = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(random, "big")
-        value = (value & ~(0xF << 76)) | (0x7 << 76)
-        value = (value & ~(0x3 << 62)) | (0x2 << 62)
-        return f"{prefix}_{value:032x}"
+            digits = os.urandom(_RANDOM_BYTES * _BATCH).hex()
+            self._random = [digits[start : start + _DIGITS] for start in range(0, len(digits), _DIGITS)]
+        random = self._random.pop()
+        # Version 7, and a variant digit whose two high bits are 10.
+        variant = _VARIANTS[random[0]]
+        return f"{prefix}_{time.time_ns() // 1_000_000:012x}7{random[1:4]}{variant}{random[4:19]}"

@@ -1,14 +1,16 @@
-"""The growing texts inside an item: content parts, summaries, arguments and tool input.
+"""The growing texts inside an item: content parts and summaries; those of calls are in `call_parts`.
 
 A part knows what it holds and how much of it the client has seen. `flush` returns the events for the difference, so a
 part that was streamed, one that waited its turn and one that came as a finished snapshot take the same way out.
 """
 
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from msgspec import to_builtins
 
-from gateway.protocol import codec, events, items
+from gateway.protocol import events, items
 from gateway.protocol.events import Event
 from gateway.protocol.ledger import charge
 from gateway.protocol.upstream_events import text_of
@@ -72,6 +74,23 @@ class Part:
         self._chunks.append(text)
         self._pending.append(text)
 
+    def flows(self, delta: str) -> bool:
+        """Whether the client has seen everything of this part and a delta is all there is to tell, with `say`."""
+        return (
+            self.announced
+            and not self.settled
+            and not self._pending
+            and not self.half
+            and self.opening is None
+            and self.mirror is None
+            and "" < delta[-1:] < "\ud800"
+        )
+
+    def say(self, delta: str, owner: Owner) -> Event:
+        """Append a delta and return its event."""
+        self._chunks.append(delta)
+        return self._delta(delta, owner)
+
     def hear(self, delta: str) -> str:
         """Return the text to push for a delta.
 
@@ -105,7 +124,7 @@ class Part:
 
     def base_charge(self) -> int:
         """Return what the part costs beyond its text, in bytes; asked while the text is empty."""
-        return charge(to_builtins(self.render()))
+        return _charge_empty(type(self))  # type: ignore[arg-type]  # classes are hashable
 
     def flush(self, owner: Owner) -> list[Event]:
         """Return the events that tell the client what it has not seen of this part."""
@@ -214,6 +233,8 @@ class TextPart(Part):
 
     def _details(self, owner: Owner) -> list[Event]:
         first, self._annotations_said = self._annotations_said, len(self.annotations)
+        if first == self._annotations_said:
+            return []
         return [
             events.AnnotationAdded(
                 content_index=self.index,
@@ -335,52 +356,19 @@ class OpaquePart(Part):
         return self.value
 
 
-class ArgumentsPart(Part):
-    """Arguments of a function call."""
-
-    __slots__ = ()
-
-    def base_charge(self) -> int:
-        """Return 0: the empty string is part of the item already."""
-        return 0
-
-    def _is_whole(self, opening: str) -> bool:
-        """Nothing follows a JSON value."""
-        try:
-            codec.decode(opening.encode("utf-8", "surrogatepass"))
-        except ValueError:
-            return False
-        return True
-
-    def _added(self, owner: Owner) -> list[Event]:  # noqa: ARG002
-        return []
-
-    def _delta(self, text: str, owner: Owner) -> Event:
-        return events.FunctionArgumentsDelta(delta=text, item_id=owner.id, output_index=owner.output_index)
-
-    def _text_done(self, owner: Owner) -> Event:
-        return events.FunctionArgumentsDone(arguments=self.text, item_id=owner.id, output_index=owner.output_index)
-
-    def _done(self, owner: Owner) -> list[Event]:  # noqa: ARG002
-        return []
-
-
-class InputPart(ArgumentsPart):
-    """Input of a custom tool call."""
-
-    __slots__ = ()
-
-    def _is_whole(self, opening: str) -> bool:  # noqa: ARG002
-        """Input is free text."""
-        return False
-
-    def _delta(self, text: str, owner: Owner) -> Event:
-        return events.CustomInputDelta(delta=text, item_id=owner.id, output_index=owner.output_index)
-
-    def _text_done(self, owner: Owner) -> Event:
-        return events.CustomInputDone(input=self.text, item_id=owner.id, output_index=owner.output_index)
+@cache
+def _charge_empty(kind: type[Part]) -> int:
+    return charge(to_builtins(kind(0).render()))
 
 
 def part_text(part: dict[str, Any]) -> str | None:
     """Return the text of an engine's part object."""
     return text_of(part.get("refusal")) if part.get("type") == "refusal" else text_of(part.get("text"))
+
+
+def list_objects(parts: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the part objects of a list with their indexes; a bare text stands for one part."""
+    given = [{"type": None, "text": parts}] if isinstance(parts, str) else parts
+    for index, part in enumerate(given if isinstance(given, list) else []):
+        if isinstance(part, dict):
+            yield index, part

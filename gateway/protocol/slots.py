@@ -10,13 +10,12 @@ from typing import Any
 from msgspec import UNSET, to_builtins
 
 from gateway.protocol import items
+from gateway.protocol.call_parts import ArgumentsPart, InputPart
 from gateway.protocol.carriage import unwrap_input
 from gateway.protocol.events import Event, HostedEvent
 from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.ledger import VALUE_BYTES, charge, text_bytes
 from gateway.protocol.parts import (
-    ArgumentsPart,
-    InputPart,
     OpaquePart,
     Owner,
     Part,
@@ -24,11 +23,14 @@ from gateway.protocol.parts import (
     RefusalPart,
     SummaryPart,
     TextPart,
+    list_objects,
 )
 from gateway.protocol.upstream_events import text_of
 
 # A status an item may keep; any other gives way when the item ends.
 _ENDED = ("completed", "incomplete", "failed")
+
+_EMPTY_MESSAGE = charge(to_builtins(items.Message(id="", status="completed", role="", content=[])))
 
 GivenPart = tuple[type[Part], int, dict[str, Any]]
 """A part of an engine's item: its class, the engine's index, and the engine's object."""
@@ -83,6 +85,10 @@ class Slot(Owner):
         """Return the whole charge of the item as it stands, with the status it will end with."""
         return charge(to_builtins(self.render(status)))
 
+    def opening_charge(self) -> int:
+        """Return the charge of the item as it is opened, without any part."""
+        return self.charge()
+
     def find(self, kind: type[Part], index: int) -> Part | None:
         """Return the part the engine calls `index`, or None."""
         return self._parts.get((kind, index))
@@ -131,9 +137,14 @@ class MessageSlot(Slot):
         """Messages are what they are."""
         return "message"
 
+    def opening_charge(self) -> int:
+        """Return the charge of the item without content, from that of one without texts."""
+        phase = VALUE_BYTES + text_bytes(self.phase) if self.phase else 0
+        return _EMPTY_MESSAGE + text_bytes(self.id) + text_bytes(self.role) + phase
+
     def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
         """Yield the content; reasoning has no place in a message and is carried as it came."""
-        for index, part in _objects(item.get("content")):
+        for index, part in list_objects(item.get("content")):
             kind = kind_of_part(part, self)
             yield OpaquePart if kind in (ReasoningPart, SummaryPart) else kind, index, part
 
@@ -173,9 +184,9 @@ class ReasoningSlot(Slot):
 
     def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
         """Yield the texts and the summaries."""
-        for index, part in _objects(item.get("content")):
+        for index, part in list_objects(item.get("content")):
             yield kind_of_part(part, self), index, part
-        for index, part in _objects(item.get("summary")):
+        for index, part in list_objects(item.get("summary")):
             yield SummaryPart, index, part
 
     def adopt(self, item: dict[str, Any]) -> int:
@@ -386,11 +397,3 @@ def kind_of_part(part: dict[str, Any] | None, slot: Slot | None) -> type[Part]:
     if kind is None:
         return TextPart
     return PART_KINDS.get(kind, OpaquePart) if isinstance(kind, str) else OpaquePart
-
-
-def _objects(parts: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the part objects of a list with their indexes; a bare text stands for one part."""
-    given = [{"type": None, "text": parts}] if isinstance(parts, str) else parts
-    for index, part in enumerate(given if isinstance(given, list) else []):
-        if isinstance(part, dict):
-            yield index, part

@@ -5,8 +5,8 @@ read, before it is complete.
 """
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from gateway.protocol.errors import ResourceLimitExceeded
 
@@ -16,15 +16,14 @@ DONE_DATA = b"[DONE]"
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+# The common form of an event, where one may begin.
+_COMMON = re.compile(rb"(?:\A|(?<=\n\n))(?:event: ([^\n]*+)\n)?data: ([^\n]*+)\n\n")
 # Room for the `event:`, `id:` and comment lines around one data line of the largest size, in the common form.
 _BLOCK_SLACK = 64 * 1024
 
 
-class Block(NamedTuple):
-    """One dispatched event: its name (empty when the stream gave none) and its data."""
-
-    name: bytes
-    data: bytes
+Block: TypeAlias = tuple[bytes, bytes]
+"""One dispatched event: its name, empty when the stream gave none, and its data."""
 
 
 def frame(name: bytes, data: bytes) -> bytes:
@@ -54,13 +53,15 @@ class SseDecoder:
         self._data: list[bytes] = []
         self._data_bytes = 0
 
-    def feed(self, chunk: bytes) -> Iterator[Block]:
-        """Take the next bytes and yield the events they complete, those before a line that is too long included.
+    def feed(self, chunk: bytes) -> Iterable[Block]:
+        """Take the next bytes; iterating yields the events they complete, also those before a line that is too long.
 
         Raises:
             ResourceLimitExceeded: a line passes `max_upstream_sse_line_bytes`; nothing may be fed after that.
         """
         known = len(self._buffer)
+        if not known and not self._by_line and chunk.endswith(b"\n\n") and (blocks := self._split(chunk)):
+            return blocks
         if b"\r" in chunk or (self._at_start and not known and chunk[:1] == _BOM[:1]):
             self._by_line = True
         self._buffer += chunk
@@ -78,6 +79,16 @@ class SseDecoder:
 
     # ------------------------------------------------------------ the common form
 
+    def _split(self, events: bytes) -> list[Block] | None:
+        """Return the events of bytes that hold nothing but whole ones in the common form, else None."""
+        if len(events) > self._max or b"\r" in events:
+            return None
+        blocks: list[Block] = _COMMON.findall(events)
+        if len(blocks) != events.count(b"\n\n"):
+            return None
+        self._at_start = False
+        return blocks
+
     def _feed_blocks(self, known: int) -> Iterator[Block]:
         buffer = self._buffer
         end = buffer.rfind(b"\n\n", max(0, known - 1))
@@ -89,13 +100,17 @@ class SseDecoder:
             yield from self._hold_tail()
             return
         self._at_start = False
-        head = bytes(buffer[:end])
+        events = bytes(buffer[: end + 2])
         del buffer[: end + 2]
         self._line_start = buffer.rfind(b"\n") + 1
-        for raw in head.split(b"\n\n"):
-            block = self._parse(raw)
-            if block is not None:
-                yield block
+        blocks = self._split(events)
+        if blocks is not None:
+            yield from blocks
+        else:
+            for raw in events.split(b"\n\n"):
+                block = self._parse(raw)
+                if block is not None:
+                    yield block
         yield from self._hold_tail()
 
     def _parse(self, raw: bytes) -> Block | None:
@@ -108,7 +123,7 @@ class SseDecoder:
                 return None
             name = raw[7 : start - 1]
         if raw.startswith(b"data: ", start) and raw.find(b"\n", start) < 0:
-            return Block(name, raw[start + 6 :])
+            return name, raw[start + 6 :]
         self._name, self._data, self._data_bytes = b"", [], 0
         for line in raw.split(b"\n"):
             if line:
@@ -150,7 +165,7 @@ class SseDecoder:
             self._name = value
 
     def _dispatch(self) -> Block | None:
-        block = Block(self._name, b"\n".join(self._data)) if self._data else None
+        block = (self._name, b"\n".join(self._data)) if self._data else None
         self._name, self._data, self._data_bytes = b"", [], 0
         return block
 

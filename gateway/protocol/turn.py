@@ -176,15 +176,18 @@ class Turn:
             raise UpstreamError(event.message, code=event.code)
         else:
             try:
-                self._owed.extend(self._items.apply(round_, event))
+                self._owed += self._items.apply(round_, event)
             except ValidationError as error:
                 raise UpstreamError(
                     f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event"
                 ) from error
 
     def _hand_over(self) -> list[Event]:
-        out, self._owed = self._owed, []
-        return self._number(out)
+        out = self._owed
+        if out:
+            self._owed = []
+            self._number(out)
+        return out
 
     def _end_round(self, round_: Round, event: up.Ended) -> None:
         snapshot = event.response or {}

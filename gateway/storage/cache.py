@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from typing import Self
 
 from gateway.ports import Deletion, History, Store, StoredItem, StoredResponse, StoreHealth
 from gateway.protocol.errors import StorageUnavailable
@@ -47,7 +47,7 @@ class CachedStore:
         self._metrics = metrics
         self._monotonic = monotonic
         self._cache = HistoryCache(max_bytes)
-        self._filling: dict[Key, object] = {}
+        self._filling: dict[Key, _Fill] = {}
         metrics.history_cache_bytes.set_function(lambda: self._cache.bytes)
 
     async def start(self) -> None:
@@ -61,7 +61,7 @@ class CachedStore:
             StorageUnavailable: nothing was stored.
         """
         key = (response.principal, response.id)
-        with self._fill(key) as may_keep:
+        with _Fill(self._filling, key) as fill:
             began = self._monotonic()
             try:
                 await self._store.append(response)
@@ -70,7 +70,7 @@ class CachedStore:
                     # Perhaps it is gone, so the next use has to ask.
                     parent.proven_at = -math.inf
                 raise
-            if not may_keep():
+            if not fill.counts:
                 return
             if response.parent_id is None:
                 self._keep(key, Link(response.items), began)
@@ -144,22 +144,12 @@ class CachedStore:
         return None if response.parent_id is None else self._cache.find((response.principal, response.parent_id))
 
     async def _read(self, key: Key) -> History | None:
-        with self._fill(key) as may_keep:
+        with _Fill(self._filling, key) as fill:
             began = self._monotonic()
             history = await self._store.history(*key)
-            if history is not None and may_keep():
+            if history is not None and fill.counts:
                 self._keep(key, Link(history.items, responses=history.responses), began)
             return history
-
-    @contextmanager
-    def _fill(self, key: Key) -> Iterator[Callable[[], bool]]:
-        """Watch for a deletion while a history is on its way; of several fills of one key the latest counts."""
-        ticket = self._filling[key] = object()
-        try:
-            yield lambda: self._filling.get(key) is ticket
-        finally:
-            if self._filling.get(key) is ticket:
-                del self._filling[key]
 
     def _keep(self, key: Key, link: Link, proven_at: float) -> None:
         fits = within_bounds(
@@ -172,7 +162,31 @@ class CachedStore:
             return
         before = self._cache.evictions
         self._cache.keep(key, link, proven_at)
-        self._metrics.history_cache_evictions_total.inc(self._cache.evictions - before)
+        if self._cache.evictions > before:
+            self._metrics.history_cache_evictions_total.inc(self._cache.evictions - before)
 
     def _count(self, outcome: str) -> None:
         self._metrics.history_cache_lookups_total.labels(outcome=outcome).inc()
+
+
+class _Fill:
+    """A history on its way into memory. A deletion makes it stop counting, and so does a later one of the same key."""
+
+    __slots__ = ("_all", "_key")
+
+    def __init__(self, fills: "dict[Key, _Fill]", key: Key) -> None:
+        self._all = fills
+        self._key = key
+
+    @property
+    def counts(self) -> bool:
+        """Whether what arrives may be kept."""
+        return self._all.get(self._key) is self
+
+    def __enter__(self) -> Self:
+        self._all[self._key] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.counts:
+            del self._all[self._key]

@@ -10,8 +10,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.errors import ResponseNotFound
+from gateway.storage.engine import leads_to_database
 from gateway.storage.faults import StorageNotReady, explain_fault, unavailable
-from gateway.storage.rows import hide_response, insert_responses, select_stored_ids
+from gateway.storage.rows import ResponseInsert, hide_response, select_stored_ids
 from gateway.storage.tables import conversations
 from gateway.storage.writer import Change, Outcome
 
@@ -24,8 +25,9 @@ _log = logging.getLogger(__name__)
 class BatchCommit:
     """Writes batches into the database; the callable a `Writer` needs.
 
-    A lost connection is tried again once on a new one, leaving out what the first try made durable after all.
-    A change the database refuses fails alone. Any other fault fails the whole batch.
+    It keeps a connection of its own from one batch to the next, and gives it up after any fault. A lost connection is
+    tried again once on a new one, leaving out what the first try made durable after all. A change the database refuses
+    fails alone. Any other fault fails the whole batch.
 
     Attributes:
         in_doubt: the last batch was not stored; whether that was the database's fault, `try_write` tells.
@@ -34,12 +36,14 @@ class BatchCommit:
     def __init__(self, engine: Engine, ensure_schema: Callable[[], None]) -> None:
         self._engine = engine
         self._ensure_schema = ensure_schema
+        self._insert = ResponseInsert(engine.dialect)
+        self._connection: Connection | None = None
         self.in_doubt = False
 
     def __call__(self, batch: Sequence[Change]) -> Sequence[Outcome]:
         """Store the batch and return one outcome for each change, None when it is durable."""
         try:
-            outcomes = self._apply_or_resume(batch)
+            outcomes = self._store(batch)
         except (StatementError, OverflowError, TypeError, ValueError) as error:
             # The values are at fault, unless the database itself is.
             if len(batch) > 1 and not isinstance(error, OperationalError | InterfaceError):
@@ -49,6 +53,12 @@ class BatchCommit:
             return self._refuse(batch, error)
         self.in_doubt = False
         return outcomes
+
+    def release(self) -> None:
+        """Give the connection back. Idempotent; the next batch takes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def try_write(self, connection: Connection) -> None:
         """End the doubt by writing a row and removing it, in one transaction that leaves nothing.
@@ -65,20 +75,35 @@ class BatchCommit:
             connection.execute(delete(conversations).where(conversations.c.id == trial))
         self.in_doubt = False
 
+    def _store(self, batch: Sequence[Change]) -> Sequence[Outcome]:
+        try:
+            return self._apply_or_resume(batch)
+        except BaseException:
+            self.release()
+            raise
+
     def _apply_or_resume(self, batch: Sequence[Change]) -> Sequence[Outcome]:
         appended = [change for change in batch if isinstance(change, StoredResponse)]
         try:
             self._ensure_schema()
-            with self._engine.begin() as connection:
-                insert_responses(connection, appended)
+            connection = self._connect()
+            with connection.begin():
+                self._insert(connection, appended)
                 return _hide(connection, batch, again=False)
         except (OperationalError, InterfaceError) as error:
             if not error.connection_invalidated:
                 raise
-            with self._engine.begin() as connection:
+            connection = self._connect()
+            with connection.begin():
                 stored = select_stored_ids(connection, appended)
-                insert_responses(connection, [response for response in appended if response.id not in stored])
+                self._insert(connection, [response for response in appended if response.id not in stored])
                 return _hide(connection, batch, again=True)
+
+    def _connect(self) -> Connection:
+        if self._connection is None or not leads_to_database(self._connection):
+            self.release()
+            self._connection = self._engine.connect()
+        return self._connection
 
     def _refuse(self, batch: Sequence[Change], error: Exception) -> Sequence[Outcome]:
         self.in_doubt = True

@@ -4,17 +4,20 @@ import math
 import os
 import sqlite3
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from gateway.storage.faults import StorageNotReady
 from gateway.storage.settings import StoreSettings, is_sqlite
 
+# Where a connection notes which file it has opened.
+_FILE = "file"
 _JOURNAL_RETRY_SECONDS = 0.01
 
 
@@ -112,19 +115,32 @@ class _FileGuard:
 
     def remember(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
         """Note which file a new connection has opened."""
-        record.info["file"] = self._identify()
+        record.info[_FILE] = self._path, _identify(self._path)
 
     def check(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry, _proxy: object) -> None:
         """Refuse a pooled connection to another file, and with it every older one."""
-        if record.info["file"] != self._identify():
+        if not _is_same_file(record.info):
             raise InvalidatePoolError
 
-    def _identify(self) -> tuple[int, int] | None:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
+
+def leads_to_database(connection: Connection) -> bool:
+    """Whether what a connection kept since an earlier use would write is still written where it belongs."""
+    return not connection.closed and not connection.invalidated and _is_same_file(connection.info)
+
+
+def _is_same_file(info: Mapping[str, Any]) -> bool:
+    if _FILE not in info:
+        return True
+    path, identity = info[_FILE]
+    return bool(identity == _identify(path))
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _sqlite_path(url: URL) -> Path:

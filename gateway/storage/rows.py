@@ -1,12 +1,13 @@
 """Responses as rows and back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case, func, insert, select, update
 
 from gateway.ports import Deletion, StoredItem, StoredResponse
-from gateway.storage.tables import CallerText, items, responses
+from gateway.storage.tables import CallerText, escape_text, items, responses
 
 ITEM_COLUMNS = (
     items.c.role,
@@ -29,19 +30,51 @@ _root_of_parent = (
 _INSERT_RESPONSE = insert(responses).values(
     root_id=case((_tree_parent.is_(None), bindparam("tree_self", type_=CallerText)), else_=_root_of_parent)
 )
-_INSERT_ITEM = insert(items)
+# Inline: nobody wants the new row numbers back.
+_INSERT_ITEM = insert(items).inline()
+_RESPONSE_NAMES = (
+    *("id", "principal", "parent_id", "conversation_id", "status", "model"),
+    *("created_at", "completed_at", "item_bytes", "snapshot"),
+)
+_ITEM_NAMES = tuple(column.name for column in items.c if column.name != "row_id")
 
 
-def insert_responses(connection: Connection, batch: Sequence[StoredResponse]) -> None:
-    """Insert the responses in order, then all their items: two statements, executed many times."""
-    if not batch:
-        return
-    connection.execute(_INSERT_RESPONSE, [_response_row(response) for response in batch])
-    item_rows = [
-        _item_row(response, position, item) for response in batch for position, item in enumerate(response.items)
-    ]
-    if item_rows:
-        connection.execute(_INSERT_ITEM, item_rows)
+class ResponseInsert:
+    """Inserts responses with their items: two statements, compiled once and handed to the driver as they are.
+
+    SQLAlchemy's own execution costs several times what the database does with a small row.
+
+    Args:
+        dialect: of the database.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._response = _Prepared(_INSERT_RESPONSE, _RESPONSE_NAMES, dialect)
+        self._item = _Prepared(_INSERT_ITEM, _ITEM_NAMES, dialect)
+
+    def __call__(self, connection: Connection, batch: Sequence[StoredResponse]) -> None:
+        """Insert the responses in order, then all their items."""
+        self._response.execute(connection, map(_response_row, batch))
+        self._item.execute(
+            connection,
+            (_item_row(response, position, item) for response in batch for position, item in enumerate(response.items)),
+        )
+
+
+class _Prepared:
+    """An INSERT as text, and the order its driver wants the values in."""
+
+    def __init__(self, statement: Insert, names: Sequence[str], dialect: Dialect) -> None:
+        compiled = statement.compile(dialect=dialect, column_keys=names)
+        self._text = str(compiled)
+        # Drivers that take parameters by name get them so.
+        self._arrange: Callable[[Any], Any] = itemgetter(*compiled.positiontup) if compiled.positiontup else dict
+
+    def execute(self, connection: Connection, rows: Iterable[dict[str, object]]) -> None:
+        """Insert the rows, if there are any."""
+        values = [self._arrange(row) for row in rows]
+        if values:
+            connection.exec_driver_sql(self._text, values)
 
 
 def hide_response(connection: Connection, deletion: Deletion, *, again: bool) -> bool:
@@ -117,34 +150,37 @@ def count_item_bytes(response: StoredResponse) -> int:
 
 
 def _response_row(response: StoredResponse) -> dict[str, object]:
+    response_id, parent_id = escape_text(response.id), escape_text(response.parent_id)
+    principal = escape_text(response.principal)
     return {
-        "id": response.id,
-        "principal": response.principal,
-        "parent_id": response.parent_id,
-        "conversation_id": response.conversation_id,
+        "id": response_id,
+        "principal": principal,
+        "parent_id": parent_id,
+        "conversation_id": escape_text(response.conversation_id),
         "status": response.status,
-        "model": response.model,
+        "model": escape_text(response.model),
         "created_at": response.created_at,
         "completed_at": response.completed_at,
         "item_bytes": count_item_bytes(response),
-        "snapshot": response.snapshot,
+        # A view of what is no bytes is refused; a database would take text for them.
+        "snapshot": memoryview(response.snapshot),
         # Columns cannot lend their parameters to an expression.
-        "tree_self": response.id,
-        "tree_parent": response.parent_id,
-        "tree_owner": response.principal,
+        "tree_self": response_id,
+        "tree_parent": parent_id,
+        "tree_owner": principal,
     }
 
 
 def _item_row(response: StoredResponse, position: int, item: StoredItem) -> dict[str, object]:
     return {
-        "response_id": response.id,
+        "response_id": escape_text(response.id),
         "position": position,
-        "principal": response.principal,
+        "principal": escape_text(response.principal),
         "role": item.role,
-        "type": item.type,
-        "id": item.id,
-        "call_id": item.call_id,
-        "status": item.status,
-        "agent": item.agent,
-        "data": item.data,
+        "type": escape_text(item.type),
+        "id": escape_text(item.id),
+        "call_id": escape_text(item.call_id),
+        "status": escape_text(item.status),
+        "agent": escape_text(item.agent),
+        "data": memoryview(item.data),
     }

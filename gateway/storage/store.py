@@ -233,5 +233,6 @@ class SqlStore:
     def _release(self) -> None:
         self._sweeper.close()
         self._writer.close()
+        self._commit.release()
         self._readers.close()
         self._engine.dispose()

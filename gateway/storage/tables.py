@@ -24,6 +24,13 @@ _UNSTORABLE = re.compile("[\x00\\\\\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 
 
+def escape_text(text: str | None) -> str | None:
+    """Return text as columns of `CallerText` hold it."""
+    if text is None:
+        return None
+    return _UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 class CallerText(TypeDecorator[str]):
     r"""Text that a caller may have chosen: any Python string, in any database.
 
@@ -40,9 +47,7 @@ class CallerText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         """Escape on the way in."""
-        if value is None:
-            return None
-        return _UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
+        return escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         """Unescape on the way out."""

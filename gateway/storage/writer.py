@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 class _Entry(Struct, frozen=True):
     change: Change
     size: int
-    loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
 
 
 class Writer:
     """A bounded queue in front of one committing thread.
 
+    Callers belong to one event loop, which alone keeps the counts; nothing but the queue is shared with the thread.
     `commit` gets a batch in order and returns one outcome for each: None once it is durable, else its error.
     """
 
@@ -47,11 +47,14 @@ class Writer:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._batch_entries = batch_entries
-        self._queue: deque[_Entry] = deque()
         self._load = load or StorageLoad()
         self._closed = False
-        self._changed = threading.Condition()
+        # None says that nothing follows.
+        self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
+        self._gathered: list[_Entry] = []
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
         """Start the thread."""
@@ -64,46 +67,78 @@ class Writer:
             ResponseNotFound: there is nothing to delete.
             StorageUnavailable: the queue is full or closed, or the database refused; nothing was stored.
         """
-        loop = asyncio.get_running_loop()
         size = _measure(change)
-        entry = _Entry(change, size, loop, loop.create_future())
-        with self._changed:
-            self._admit(entry)
-            self._queue.append(entry)
-            self._load.entries += 1
-            self._load.bytes += size
-            self._changed.notify()
-        await entry.done
+        loop = self._loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        with self._lock:
+            self._admit(size)
+            # What one turn of the loop brings goes over together: one wake-up, and one transaction.
+            if not self._gathered:
+                loop.call_soon(self._hand_over)
+            self._gathered.append(_Entry(change, size, done))
+        self._load.entries += 1
+        self._load.bytes += size
+        await done
 
     def close(self) -> None:
         """Refuse new entries, write those that wait, and end the thread. Blocks; idempotent."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._pass_on()
+                self._queue.put(None)
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _admit(self, entry: _Entry) -> None:
+    def _admit(self, size: int) -> None:
         if self._closed:
             raise StorageUnavailable("The store is closed.")
-        if len(self._queue) >= self._max_entries:
+        if self._queue.qsize() + len(self._gathered) >= self._max_entries:
             raise StorageUnavailable(f"More than writer_max_entries ({self._max_entries}) responses wait to be stored.")
-        if self._load.bytes and self._load.bytes + entry.size > self._max_bytes:
+        if self._load.bytes and self._load.bytes + size > self._max_bytes:
             raise StorageUnavailable(f"More than writer_max_bytes ({self._max_bytes}) wait to be stored.")
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        for entry in self._gathered:
+            self._queue.put(entry)
+        self._gathered.clear()
 
     def _run(self) -> None:
         while batch := self._take():
-            outcomes = self._commit_safely([entry.change for entry in batch])
-            with self._changed:
-                self._load.entries -= len(batch)
-                self._load.bytes -= sum(entry.size for entry in batch)
-            _announce(batch, outcomes)
+            self._announce(batch, self._commit_safely([entry.change for entry in batch]))
 
     def _take(self) -> list[_Entry]:
         """Wait for entries; an empty list means closed and drained."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closed)
-            return [self._queue.popleft() for _ in range(min(len(self._queue), self._batch_entries))]
+        batch: list[_Entry] = []
+        while (entry := self._queue.get()) is not None:
+            batch.append(entry)
+            if len(batch) == self._batch_entries or self._queue.empty():
+                return batch
+        if batch:
+            self._queue.put(None)
+        return batch
+
+    def _announce(self, batch: Sequence[_Entry], outcomes: Sequence[Outcome]) -> None:
+        assert self._loop is not None, "who writes has a loop"
+        try:
+            self._loop.call_soon_threadsafe(self._settle, batch, outcomes)
+        except RuntimeError:
+            _log.debug("the event loop closed before its %d changes were stored", len(batch))
+
+    def _settle(self, batch: Sequence[_Entry], outcomes: Sequence[Outcome]) -> None:
+        self._load.entries -= len(batch)
+        for entry, outcome in zip(batch, outcomes, strict=True):
+            self._load.bytes -= entry.size
+            if entry.done.done():
+                continue
+            if outcome is None:
+                entry.done.set_result(None)
+            else:
+                entry.done.set_exception(outcome)
 
     def _commit_safely(self, batch: Sequence[Change]) -> Sequence[Outcome]:
         try:
@@ -116,24 +151,3 @@ class Writer:
 
 def _measure(change: Change) -> int:
     return len(change.id) if isinstance(change, Deletion) else len(change.snapshot) + count_item_bytes(change)
-
-
-def _announce(batch: Sequence[_Entry], outcomes: Sequence[Outcome]) -> None:
-    by_loop = defaultdict(list)
-    for entry, outcome in zip(batch, outcomes, strict=True):
-        by_loop[entry.loop].append((entry.done, outcome))
-    for loop, settled in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_settle, settled)
-        except RuntimeError:
-            _log.debug("an event loop closed before its %d changes were stored", len(settled))
-
-
-def _settle(settled: Sequence[tuple[asyncio.Future[None], Outcome]]) -> None:
-    for done, outcome in settled:
-        if done.done():
-            continue
-        if outcome is None:
-            done.set_result(None)
-        else:
-            done.set_exception(outcome)

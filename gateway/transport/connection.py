@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from litestar.types import Receive
+from litestar.types import HTTPScope, Receive
 
 from gateway.protocol.errors import InvalidRequest
 
@@ -13,12 +13,27 @@ SURPLUS_EXTENSION = "gateway.surplus"
 """Extension in the scope of a request whose connection is above `[server] max_connections`."""
 
 
-BODY_WRITER_EXTENSION = "gateway.body_writer"
-"""Extension in the scope of a request: writes a part of the running response's body at once.
+CONNECTION_EXTENSION = "gateway.connection"
+"""Extension in the scope of a request: its connection itself, a `ClientConnection`."""
 
-Takes bytes and returns whether they were taken; False means that the client must catch up first. To be used only
-between two calls of `send`, when the response has been started.
-"""
+
+class ClientConnection(Protocol):
+    """The short way between the hot path and a connection, around the layers of the app."""
+
+    def take_body(self) -> bytes | None:
+        """Return the request's body, once, or None while it has not arrived whole; then it is to be received."""
+        ...
+
+    def write_body(self, body: bytes) -> bool:
+        """Write a part of the running response's body at once; False, and nothing written, if the client must catch up.
+
+        To be used only between two calls of `send`, when the response has been started.
+        """
+        ...
+
+    def watch(self, gone: "asyncio.Future[None] | None") -> None:
+        """Set the future's result when the connection is lost, at once if it is; None ends the watch."""
+        ...
 
 
 class ClientLeft(Exception):
@@ -32,10 +47,44 @@ class RequestTimeout(InvalidRequest):
     code = "request_timeout"
 
 
-async def wait_for_disconnect(receive: Receive) -> None:
-    """Return when the client has closed the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def find_connection(scope: HTTPScope) -> ClientConnection | None:
+    """Return the connection of a request where the server lends it."""
+    connection: ClientConnection | None = (scope.get("extensions") or {}).get(CONNECTION_EXTENSION)  # type: ignore[assignment]
+    return connection
+
+
+class DisconnectWatch:
+    """Notices that the client closes the connection while its answer is made.
+
+    Args:
+        connection: the connection, or None where only `receive` can tell.
+        receive: the request's ASGI channel; its body has been read.
+
+    Attributes:
+        gone: done when the client has gone.
+    """
+
+    def __init__(self, connection: ClientConnection | None, receive: Receive) -> None:
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connection = connection
+        self._waiting: asyncio.Task[None] | None = None
+        if connection is None:
+            self._waiting = asyncio.create_task(self._wait(receive))
+        else:
+            connection.watch(self.gone)
+
+    async def stop(self) -> None:
+        """Look no longer."""
+        if self._connection is not None:
+            self._connection.watch(None)
+        elif self._waiting is not None:
+            await cancel(self._waiting)
+
+    async def _wait(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not self.gone.done():
+            self.gone.set_result(None)
 
 
 async def cancel(*tasks: "asyncio.Task[Any]") -> None:

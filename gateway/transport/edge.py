@@ -154,8 +154,9 @@ class Edge:
     def _record(self, scope: HTTPScope, status: int, seconds: float, span: Span) -> None:
         route = scope.get("path_template", _OTHER)
         method = scope["method"] if scope["method"] in _METHODS else _OTHER
-        self._metrics.requests_total.labels(route, method, status).inc()
-        self._metrics.request_seconds.labels(route).observe(seconds)
+        metrics = self._metrics
+        metrics.defer(metrics.requests_total.labels(route, method, status).inc)
+        metrics.defer(metrics.request_seconds.labels(route).observe, seconds)
         log_access(method, scope["raw_path"].decode("latin-1"), status, seconds)
         span.rename(f"{method} {route}")
         span.annotate(names.ATTR_HTTP_ROUTE, route)

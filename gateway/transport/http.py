@@ -14,7 +14,14 @@ from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, RequestTooLarge, UpstreamError
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
-from gateway.transport.connection import BODY_WRITER_EXTENSION, ClientLeft, RequestTimeout, cancel, wait_for_disconnect
+from gateway.transport.connection import (
+    ClientConnection,
+    ClientLeft,
+    DisconnectWatch,
+    RequestTimeout,
+    cancel,
+    find_connection,
+)
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
 from gateway.transport.sse import EventStream
 from gateway.transport.wire_errors import send_error
@@ -62,9 +69,10 @@ class ResponsesEndpoint:
 
     async def _serve(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         server = self._server
+        connection = find_connection(scope)
         with self._engine.admit():
-            body = await _read_body(scope, receive, server)
-            self._metrics.request_body_bytes.observe(len(body))
+            body = await _read_body(scope, receive, server, connection)
+            self._metrics.defer(self._metrics.request_body_bytes.observe, len(body))
             request, route = self._engine.read(body)
             caller = Caller(
                 principal=scope["state"][STATE_PRINCIPAL],
@@ -76,21 +84,20 @@ class ResponsesEndpoint:
             headers = _extra_headers(plan)
             if request.stream:
                 delivery, task = self._engine.stream(plan)
-                write_body = (scope.get("extensions") or {}).get(BODY_WRITER_EXTENSION)
-                await EventStream(delivery, task, server, write_body).serve(receive, send, headers)  # type: ignore[arg-type]
+                await EventStream(delivery, task, server, connection).serve(receive, send, headers)
             else:
-                await self._answer(plan, receive, send, headers)
+                await self._answer(plan, send, headers, DisconnectWatch(connection, receive))
 
-    async def _answer(self, plan: Plan, receive: Receive, send: Send, headers: RawHeaders) -> None:
+    async def _answer(self, plan: Plan, send: Send, headers: RawHeaders, watch: DisconnectWatch) -> None:
         work = asyncio.create_task(self._engine.answer(plan), name=plan.response_id)
-        gone = asyncio.create_task(wait_for_disconnect(receive))
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, watch.gone), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 raise ClientLeft
             body = work.result()
         finally:
-            await cancel(work, gone)
+            await watch.stop()
+            await cancel(work)
         start: HTTPResponseStartEvent = {
             "type": "http.response.start",
             "status": 200,
@@ -104,8 +111,15 @@ class ResponsesEndpoint:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def _read_body(scope: HTTPScope, receive: Receive, server: ServerConfig) -> bytes:
+async def _read_body(
+    scope: HTTPScope, receive: Receive, server: ServerConfig, connection: ClientConnection | None
+) -> bytes:
     limit = server.max_request_body_bytes
+    whole = None if connection is None else connection.take_body()
+    if whole is not None:
+        if len(whole) > limit:
+            raise _too_large(limit)
+        return whole
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     chunks: list[bytes] = []
     size = int(length) if length.isdigit() and int(length) > limit else 0
@@ -127,7 +141,7 @@ async def _read_body(scope: HTTPScope, receive: Receive, server: ServerConfig) -
                 f"{server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds)."
             ) from None
     if size > limit:
-        raise RequestTooLarge(f"The request body is larger than {limit} bytes ([server] max_request_body_bytes).")
+        raise _too_large(limit)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
@@ -137,6 +151,10 @@ def _pick_headers(scope: HTTPScope, route: Route) -> dict[str, str]:
     return {
         name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"] if name in route.headers
     }
+
+
+def _too_large(limit: int) -> RequestTooLarge:
+    return RequestTooLarge(f"The request body is larger than {limit} bytes ([server] max_request_body_bytes).")
 
 
 async def _body_chunks(receive: Receive) -> AsyncIterator[bytes]:

@@ -13,11 +13,13 @@ from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig
 from gateway.protocol.errors import GatewayError, InvalidRequest, Unavailable
-from gateway.transport.connection import BODY_WRITER_EXTENSION, SURPLUS_EXTENSION, RequestTimeout, StallWatch
+from gateway.transport.connection import CONNECTION_EXTENSION, SURPLUS_EXTENSION, RequestTimeout, StallWatch
 from gateway.transport.wire_errors import http_error
 
 # Connections above the limit whose request is read, so that a probe of /livez finds a process that lives.
 _SPARE_CONNECTIONS = 256
+# What uvicorn sends a client that waits to be asked for the body.
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class InvalidHttp(InvalidRequest):
@@ -31,6 +33,42 @@ class HeadTooLarge(InvalidRequest):
 
     status = 431
     code = "request_header_too_large"
+
+
+class _HeadKeeper:
+    """A transport that sends the head of an answer together with the first part of its body, in one packet.
+
+    Whatever ends an answer must `flush`: one without a body would keep its head.
+    """
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """Keep the head, send everything else."""
+        if self._head is None and data != _CONTINUE:
+            self._head = data
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send the head if it still waits."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Send what waits and close the connection."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closed or about to be."""
+        return self._transport.is_closing()
 
 
 class ConnectionProtocol(HttpToolsProtocol):
@@ -64,6 +102,8 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._stall: StallWatch
         self._surplus = False
         self._deaf = False
+        self._gone: asyncio.Future[None] | None = None
+        self._head: _HeadKeeper
         self._in_head = False
         self._head_timed = False
         # Bytes since the parser last made anything of them: the length of a head, a trailer or a chunk's extension.
@@ -88,6 +128,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._stall.stop()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        self._tell_gone()
 
     def pause_writing(self) -> None:
         """Hold back the handler until the client has read; not for ever."""
@@ -108,8 +149,24 @@ class ConnectionProtocol(HttpToolsProtocol):
         if self.flow.write_paused or not cycle.chunked_encoding:
             return False
         if not cycle.disconnected and not self.transport.is_closing():
-            self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+            self._head.write(b"%x\r\n%b\r\n" % (len(body), body))
         return True
+
+    def take_body(self) -> bytes | None:
+        """Return the body of the request, once, or None while it has not arrived whole."""
+        cycle = self.cycle
+        if cycle.more_body or cycle.disconnected:
+            return None
+        body, cycle.body = cycle.body, bytearray()
+        cycle.message_event.clear()
+        self.flow.resume_reading()
+        return bytes(body)
+
+    def watch(self, gone: "asyncio.Future[None] | None") -> None:
+        """Tell a future when the connection is lost; None ends the watch."""
+        self._gone = gone
+        if self.cycle.disconnected:
+            self._tell_gone()
 
     def shutdown(self) -> None:
         """Close after the running response, at once if there is none."""
@@ -149,7 +206,7 @@ class ConnectionProtocol(HttpToolsProtocol):
             raise InvalidHttp("The next request came before the answer to this one.")
         super().on_message_begin()
         self._in_head, self._head_timed = True, False
-        extensions: dict[str, Any] = {BODY_WRITER_EXTENSION: self.write_body}
+        extensions: dict[str, Any] = {CONNECTION_EXTENSION: self}
         if self._surplus:
             extensions[SURPLUS_EXTENSION] = True
         self.scope["extensions"] = extensions
@@ -188,7 +245,17 @@ class ConnectionProtocol(HttpToolsProtocol):
             self._unyielding = 0
             super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Go on with the connection when an answer is through."""
+        self._head.flush()
+        super().on_response_complete()
+
     # ------------------------------------------------------------ inside
+
+    def _tell_gone(self) -> None:
+        gone, self._gone = self._gone, None
+        if gone is not None and not gone.done():
+            gone.set_result(None)
 
     @property
     def _answering(self) -> bool:
@@ -199,6 +266,8 @@ class ConnectionProtocol(HttpToolsProtocol):
         return self.flow.write_paused or self.transport.is_closing() or not self._answering
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._head = _HeadKeeper(self.transport)
+        cycle.transport = self._head  # type: ignore[assignment]  # it has what a cycle needs
         task = self.loop.create_task(cycle.run_asgi(app), context=Context())
         self.tasks.add(task)
         task.add_done_callback(self._end_task)

@@ -1,14 +1,13 @@
 """The event stream of one response: every batch of the engine leaves in one send."""
 
 import asyncio
-from collections.abc import Callable
 
 from litestar.types import Receive, Send
 
 from gateway.config.schema import ServerConfig
 from gateway.engine.delivery import Delivery, EncodedEvent
-from gateway.protocol.sse import DONE, KEEPALIVE
-from gateway.transport.connection import ClientLeft, cancel, wait_for_disconnect
+from gateway.protocol.sse import DONE, KEEPALIVE, frame
+from gateway.transport.connection import ClientConnection, ClientLeft, DisconnectWatch, cancel
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -26,8 +25,7 @@ class EventStream:
         delivery: the engine's side.
         task: the run; cancelled when the client leaves.
         settings: the interval of keep-alives.
-        write_body: writes a part of the body at once, see `connection.BODY_WRITER_EXTENSION`; None where the server
-            has no such thing.
+        connection: writes parts of the body at once; None where the server does not lend it.
     """
 
     def __init__(
@@ -35,12 +33,12 @@ class EventStream:
         delivery: Delivery,
         task: asyncio.Task[None],
         settings: ServerConfig,
-        write_body: Callable[[bytes], bool] | None = None,
+        connection: ClientConnection | None = None,
     ) -> None:
         self._delivery = delivery
         self._task = task
         self._keepalive = settings.keepalive_seconds
-        self._write_body = write_body
+        self._connection = connection
 
     async def serve(self, receive: Receive, send: Send, headers: RawHeaders) -> None:
         """Stream until the terminal event and `[DONE]`.
@@ -49,13 +47,15 @@ class EventStream:
             GatewayError: the run failed before the client was told anything.
             ClientLeft: the client closed the connection or stopped reading; the upstream call has been aborted.
         """
-        watcher = asyncio.create_task(self._watch(receive))
+        watch = DisconnectWatch(self._connection, receive)
+        watch.gone.add_done_callback(self._give_up)
         try:
             if not await self._pump(send, headers):
                 raise ClientLeft
         finally:
             self._delivery.abandon()
-            await cancel(watcher, self._task)
+            await watch.stop()
+            await cancel(self._task)
 
     async def _pump(self, send: Send, headers: RawHeaders) -> bool:
         """Send batch after batch; returns whether the stream got to its end."""
@@ -69,20 +69,21 @@ class EventStream:
             await send({"type": "http.response.body", "body": body + DONE if last else body, "more_body": not last})
             if last:
                 return True
-            if self._write_body is not None:
+            if self._connection is not None:
                 delivery.attach(self._write)
         return False
 
     def _write(self, batch: list[EncodedEvent]) -> bool:
-        return self._write_body is not None and self._write_body(_join(batch))
+        return self._connection is not None and self._connection.write_body(_join(batch))
 
-    async def _watch(self, receive: Receive) -> None:
-        await wait_for_disconnect(receive)
+    def _give_up(self, _: "asyncio.Future[None]") -> None:
         self._task.cancel()
         self._delivery.abandon()
 
 
 def _join(batch: list[EncodedEvent]) -> bytes:
+    if len(batch) == 1:
+        return frame(*batch[0])
     parts: list[bytes] = []
     for name, data in batch:
         parts += (b"event: ", name, b"\ndata: ", data, b"\n\n")

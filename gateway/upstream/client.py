@@ -13,7 +13,7 @@ from gateway.ports import Dialect, UpstreamCall, UpstreamExchange, UpstreamHealt
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import Breaker, State
-from gateway.upstream.connection import Connection, write_head
+from gateway.upstream.connection import Connection, write_head, write_lines
 from gateway.upstream.control import ControlClient
 from gateway.upstream.exchange import HttpExchange
 from gateway.upstream.failures import ConnectTimeout, NoRoom, NotConnected
@@ -76,6 +76,8 @@ class HttpUpstream:
             "User-Agent": f"responses-gateway/{__version__}",
             "Accept-Encoding": "identity",
         }
+        # The part of a call's head that is always the same, by whether it asks for a stream.
+        self._heads: dict[bool, bytes] = {}
         self._former_key: str | None = None
         self._authorize(settings.api_key)
         self._pool: ConnectionPool | None = None
@@ -246,21 +248,22 @@ class HttpUpstream:
         return connection
 
     def _compose_head(self, pool: ConnectionPool, call: UpstreamCall) -> bytes:
-        own = {name.lower() for name in self._headers} | _FRAMING_HEADERS
-        extra = {name: value for name, value in call.headers.items() if name.lower() not in own}
-        return write_head(
-            "POST",
-            pool.base_path + _TARGET,
-            {
+        head = self._heads.get(call.stream)
+        if head is None:
+            headers = {
                 **self._headers,
-                **extra,
                 "Accept": "text/event-stream" if call.stream else "application/json",
                 "Content-Type": "application/json",
-                "Content-Length": str(len(call.body)),
-            },
-        )
+            }
+            head = self._heads[call.stream] = write_head("POST", pool.base_path + _TARGET, headers)[:-2]
+        rest = [f"Content-Length: {len(call.body)}"]
+        if call.headers:
+            own = {name.lower() for name in self._headers} | _FRAMING_HEADERS
+            rest += [f"{name}: {value}" for name, value in call.headers.items() if name.lower() not in own]
+        return head + write_lines([*rest, ""])
 
     def _authorize(self, key: str | None) -> None:
+        self._heads.clear()
         # The control client sends the same headers.
         self._headers.pop("Authorization", None)
         if key:

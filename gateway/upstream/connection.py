@@ -8,7 +8,7 @@ than a buffer takes to process.
 import asyncio
 import os
 import select
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import cast
 
@@ -32,10 +32,19 @@ def write_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     Raises:
         ValueError: a header holds a line break or a NUL, or is not Latin-1.
     """
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    if any(char in line for line in lines for char in "\r\n\0"):
+    return write_lines([f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), ""])
+
+
+def write_lines(lines: Sequence[str]) -> bytes:
+    """Return lines of a head.
+
+    Raises:
+        ValueError: one holds a line break or a NUL, or is not Latin-1.
+    """
+    text = "\r\n".join([*lines, ""])
+    if text.count("\n") != len(lines) or text.count("\r") != len(lines) or "\0" in text:
         raise ValueError("a header must not hold line breaks or NUL")
-    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
+    return text.encode("latin-1")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -62,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = False
+        self._loop = asyncio.get_running_loop()
         self._reset()
 
     def _reset(self) -> None:
@@ -148,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise self._error
             if self._lost:
                 raise UpstreamUnavailable(CLOSED_EARLY)
-            await self._wait()
+            await self._arrival()
 
     async def read(self) -> bytes:
         """Return what has been received and not taken yet, or `b""` at the end of the answer.
@@ -164,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._lost:
                 raise UpstreamError(BROKEN)
             self._resume()
-            await self._wait()
+            await self._arrival()
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._pending = 0
@@ -190,16 +200,15 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+    def _arrival(self) -> asyncio.Future[None]:
+        """Return what is done when something has arrived, or nothing will any more."""
+        self._waiter = self._loop.create_future()
+        return self._waiter
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # ------------------------------------------------------------ the transport's side
 

@@ -9,7 +9,7 @@ from gateway.cli.db import command
 from gateway.ports import Deletion
 from gateway.storage.engine import open_engine
 from gateway.storage.migrations import find_head
-from gateway.storage.rows import hide_response, insert_responses
+from gateway.storage.rows import ResponseInsert, hide_response
 from gateway.storage.settings import StoreSettings, database_url
 from tests.storage.samples import make_chain, make_item, make_response
 
@@ -156,7 +156,7 @@ def filled(url):
     first, second = (structs.replace(response, created_at=now - 40 * DAY) for response in make_chain(2))
     young, deleted = make_response(make_item(), created_at=now - 10 * DAY), make_response(created_at=now)
     with engine.begin() as connection:
-        insert_responses(connection, [first, second, young, deleted])
+        ResponseInsert(connection.dialect)(connection, [first, second, young, deleted])
         hide_response(connection, Deletion(id=deleted.id, principal="local", at=now - 2 * 3600), again=False)
     engine.dispose()
     return url

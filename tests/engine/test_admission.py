@@ -69,23 +69,23 @@ async def test_the_drain_gives_up_in_time(metrics):
 
 async def test_seats_are_taken_without_waiting_while_there_are_any():
     seats = Seats("gpu", 2, LONG)
-    async with seats.take(), seats.take():
+    with await seats.take(), await seats.take():
         pass
 
 
 @pytest.mark.parametrize("wait_seconds", [0, 0.02])
 async def test_a_seat_is_waited_for_no_longer_than_configured(wait_seconds):
     seats = Seats("gpu", 1, wait_seconds)
-    async with seats.take():
+    with await seats.take():
         with pytest.raises(Unavailable, match=r"'gpu' is at its limit of 1 .*max_concurrent"):
-            await seats.take().__aenter__()
+            await seats.take()
         assert (seats.taken, seats.waiting) == (1, 0)
-    async with seats.take():
+    with await seats.take():
         pass
 
 
 async def sit(seats, until, taken=None):
-    async with seats.take():
+    with await seats.take():
         if taken is not None:
             taken.append(asyncio.current_task().get_name())
         await until.wait()
@@ -105,10 +105,9 @@ async def test_those_who_wait_get_seats_in_order():
 
 async def test_an_error_frees_the_seat():
     seats = Seats("gpu", 1, 0)
-    with pytest.raises(ZeroDivisionError):
-        async with seats.take():
-            raise ZeroDivisionError
-    async with seats.take():
+    with pytest.raises(ZeroDivisionError), await seats.take():
+        raise ZeroDivisionError
+    with await seats.take():
         pass
 
 
@@ -126,7 +125,7 @@ async def test_a_cancellation_frees_the_seat_whenever_it_comes(turns):
     assert waiter.cancelled(), "the cancellation was lost"
     await holder
     assert (seats.taken, seats.waiting) == (0, 0)
-    async with seats.take():
+    with await seats.take():
         pass
 
 
@@ -177,12 +176,12 @@ async def test_fewer_seats_hold_across_the_change():
 
 async def test_a_changed_wait_holds_for_those_who_come_later():
     seats = Seats("gpu", 1, LONG)
-    async with seats.take():
+    with await seats.take():
         patient = asyncio.create_task(sit(seats, asyncio.Event()))
         await settle()
         seats.resize(1, 0)
         with pytest.raises(Unavailable, match="max_concurrent"):
-            await seats.take().__aenter__()
+            await seats.take()
         assert not patient.done()
         patient.cancel()
         await asyncio.wait([patient])

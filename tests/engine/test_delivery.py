@@ -7,7 +7,7 @@ from engine.doubles import LONG, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.delivery import Delivery, DeliveryStatistics, EncodedEvent
+from gateway.engine.delivery import Delivery, DeliveryStatistics
 from gateway.protocol.errors import InternalError, UpstreamError
 from gateway.telemetry.metrics import Metrics
 
@@ -15,7 +15,7 @@ SHORT = 0.02
 
 
 def event(size=1, fill=b"x"):
-    return EncodedEvent(b"e", fill * size)
+    return b"e", fill * size
 
 
 class Queue:
@@ -73,7 +73,7 @@ async def test_a_full_queue_makes_the_producer_wait_until_it_is_emptied(put, wai
     assert not producer.done()
     assert len(await queue.delivery.take(LONG)) == len(waiting)
     await producer
-    assert (await queue.delivery.take(LONG))[0].data == b"y" * next_size
+    assert (await queue.delivery.take(LONG))[0][1] == b"y" * next_size
 
 
 @pytest.mark.parametrize(("waiting", "next_size"), [([1], 1), ([60], 40)], ids=["batches", "bytes"])
@@ -237,7 +237,7 @@ async def test_everything_arrives_in_order_and_the_bounds_hold(
     queue = Queue(max_batches, max_bytes, released=released)
     delivery = queue.delivery
     numbers = iter(range(1000))
-    sent = [[EncodedEvent(b"%d" % next(numbers), b"x" * size) for size in batch] for batch in sizes]
+    sent = [[(b"%d" % next(numbers), b"x" * size) for size in batch] for batch in sizes]
 
     async def produce():
         for number, batch in enumerate(sent):

@@ -429,13 +429,13 @@ async def test_limits_on_numbers_count_what_began_before():
     )
     seats = (await bench.plan()).route.seats
     with bench.engine.admit():
-        async with seats.take():
+        with await seats.take():
             bench.engine.reconfigure(smaller)
             assert (await bench.plan()).route.seats is seats
             with pytest.raises(Unavailable, match="max_concurrent_requests"):
                 bench.engine.admit().__enter__()
             with pytest.raises(Unavailable, match="limit of 1 concurrent calls"):
-                await seats.take().__aenter__()
+                await seats.take()
 
 
 async def test_delivery_is_bounded_by_the_newest_configuration(bench):

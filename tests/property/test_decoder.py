@@ -43,7 +43,7 @@ class SlowDecoder:
         line, self.line = bytes(self.line), bytearray()
         if not line:
             if self.data:
-                self.blocks.append(Block(self.name, b"\n".join(self.data)))
+                self.blocks.append((self.name, b"\n".join(self.data)))
             self.name, self.data = b"", []
             return
         field, _, value = line.partition(b":")
@@ -159,12 +159,12 @@ def test_any_stream_breaks_the_line_limit_after_the_same_events_for_every_cut_or
 def test_the_longest_line_passes_and_one_byte_more_does_not_wherever_it_is_cut(data, before, longest, after):
     line = b"data: " + b"x" * (longest - 6)
     stream = before + line + after
-    assert decode(stream, places(data.draw, stream), longest)[-1].data == line[6:]
+    assert decode(stream, places(data.draw, stream), longest)[-1][1] == line[6:]
 
     decoder = SseDecoder(longest)
     unfinished = before + line
     cut = data.draw(st.integers(0, len(unfinished)))
     for piece in (unfinished[:cut], unfinished[cut:]):
-        assert all(block.data == b"x" for block in decoder.feed(piece))
+        assert all(data == b"x" for _, data in decoder.feed(piece))
     with pytest.raises(ResourceLimitExceeded, match="max_upstream_sse_line_bytes"):
         next(decoder.feed(b"x"))

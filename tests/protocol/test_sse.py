@@ -13,12 +13,12 @@ def decode(*chunks: bytes, longest: int = 1000) -> list[Block]:
 
 def test_a_frame_is_decoded_to_what_was_framed():
     assert decode(frame(b"response.created", b'{"a":"\xe2\x80\xa8"}')) == [
-        Block(b"response.created", b'{"a":"\xe2\x80\xa8"}')
+        (b"response.created", b'{"a":"\xe2\x80\xa8"}')
     ]
 
 
 def test_a_keepalive_is_no_event_and_the_last_marker_has_no_name():
-    assert decode(KEEPALIVE + DONE + KEEPALIVE) == [Block(b"", DONE_DATA)]
+    assert decode(KEEPALIVE + DONE + KEEPALIVE) == [(b"", DONE_DATA)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ def nothing_to_ensure():
 
 @pytest.fixture
 async def commit(sql_store):
-    return BatchCommit(sql_store._engine, nothing_to_ensure)
+    commit = BatchCommit(sql_store._engine, nothing_to_ensure)
+    yield commit
+    commit.release()
 
 
 @pytest.mark.parametrize("bad", [{"id": None}, {"created_at": 2**70}, {"snapshot": "text"}, {"parent_id": "resp_gone"}])

@@ -9,7 +9,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig
-from gateway.transport.connection import BODY_WRITER_EXTENSION, SURPLUS_EXTENSION, wait_for_disconnect
+from gateway.transport.connection import CONNECTION_EXTENSION, SURPLUS_EXTENSION, DisconnectWatch
 from gateway.transport.protocol import ConnectionProtocol
 
 LONG = 20.0
@@ -25,15 +25,18 @@ class App:
     """Answers by the path: `/echo` the body, `/hold` a first byte at once and a last one when told, `/mass/N` N bytes.
 
     Attributes:
+        lends: `/hold` notices its client's leaving by the connection itself, not by `receive`.
         seen: path and body of every request, and whether its client left.
         release: lets `/hold` go on.
         left: set when a client of `/hold` has left.
     """
 
     def __init__(self):
+        self.lends = True
         self.seen = []
         self.surplus = []
         self.headers = []
+        self.taken_bodies = []
         self.release = asyncio.Event()
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
@@ -42,7 +45,10 @@ class App:
         path = scope["path"]
         self.surplus.append(SURPLUS_EXTENSION in scope.get("extensions", {}))
         self.headers.append(scope["headers"])
-        body, more = b"", path != "/early"
+        self.connection = scope["extensions"][CONNECTION_EXTENSION]
+        self.write_body = self.connection.write_body
+        self.taken_bodies.append(self.connection.take_body() if path == "/take" else None)
+        body, more = b"", path not in {"/early", "/take"}
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -50,7 +56,6 @@ class App:
                 return
             body += message["body"]
             more = message["more_body"]
-        self.write_body = scope["extensions"][BODY_WRITER_EXTENSION]
         self.seen.append((path, body))
         self.arrived.set()
         await getattr(self, path.split("/")[1])(path, body, receive, send)
@@ -60,6 +65,16 @@ class App:
         await send({"type": "http.response.body", "body": body})
 
     early = echo
+
+    async def take(self, path, body, receive, send):
+        """Answer with the rest of a body whose beginning could not be taken whole, or with what could."""
+        taken = self.taken_bodies[-1]
+        while taken is None:
+            message = await receive()
+            body += message["body"]
+            if not message["more_body"]:
+                break
+        await self.echo(path, body if taken is None else b"taken " + taken, receive, send)
 
     async def mass(self, path, body, receive, send):
         await self.echo(path, b"x" * int(path.rpartition("/")[2]), receive, send)
@@ -89,13 +104,13 @@ class App:
         if eager:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"begun", "more_body": True})
-        gone = asyncio.create_task(wait_for_disconnect(receive))
+        watch = DisconnectWatch(self.connection if self.lends else None, receive)
         told = asyncio.create_task(self.release.wait())
-        await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
-        if gone.done():
+        await asyncio.wait({watch.gone, told}, return_when=asyncio.FIRST_COMPLETED)
+        if watch.gone.done():
             self.left.set()
         told.cancel()
-        gone.cancel()
+        await watch.stop()
         if not self.left.is_set():
             if not eager:
                 await send({"type": "http.response.start", "status": 200, "headers": []})

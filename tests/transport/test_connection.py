@@ -7,7 +7,7 @@ from engine.doubles import SettableClock
 from transport.asgi import Conversation, SlowSocket, timers
 
 from gateway.transport import connection
-from gateway.transport.connection import StallWatch, cancel, wait_for_disconnect
+from gateway.transport.connection import DisconnectWatch, StallWatch, cancel
 
 DEADLINE = 0.04
 LONG = 20.0
@@ -129,12 +129,22 @@ async def test_a_watch_that_was_stopped_does_nothing(watch):
 
 async def test_a_disconnect_is_waited_for_past_the_rest_of_a_body():
     client = Conversation(b"a", b"b")
-    waiting = asyncio.create_task(wait_for_disconnect(client.receive))
+    watch = DisconnectWatch(None, client.receive)
     await asyncio.sleep(0)
-    assert not waiting.done()
+    assert not watch.gone.done()
     client.gone.set()
-    await waiting
+    await watch.gone
+    await watch.stop()
     assert not client.waiting
+
+
+async def test_a_watch_that_was_stopped_leaves_nothing_that_waits():
+    client = Conversation(b"a")
+    watch = DisconnectWatch(None, client.receive)
+    await asyncio.sleep(0)
+    await watch.stop()
+    assert not client.waiting
+    assert not watch.gone.done()
 
 
 async def test_cancelling_waits_for_the_last_task_and_leaves_finished_ones_alone():

@@ -149,6 +149,68 @@ async def test_what_is_written_at_once_to_a_client_that_left_is_dropped(serve):
     await site.empty()
 
 
+async def test_a_body_that_came_whole_is_taken_at_once_and_only_once(serve):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"hello", "take"))
+    assert (await client.answer())[2] == b"taken hello"
+    await client.send(b"POST /take HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+    assert (await client.answer())[2] == b"taken "
+    assert site.app.connection.take_body() == b""
+
+
+async def test_a_body_that_is_still_on_its_way_is_not_taken(serve):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"hello", "take")[:-2])
+    while not site.app.taken_bodies:
+        await asyncio.sleep(0.01)
+    await client.send(b"lo")
+    assert site.app.taken_bodies == [None]
+    assert (await client.answer())[2] == b"hello"
+
+
+@pytest.mark.parametrize("lends", [True, False])
+async def test_a_client_that_leaves_is_noticed_with_and_without_the_connection(serve, lends):
+    site = await serve()
+    site.app.lends = lends
+    client = await site.hold("hold")
+    client.close()
+    await asyncio.wait_for(site.app.left.wait(), LONG)
+    await site.empty()
+
+
+async def test_head_and_first_bytes_of_an_answer_leave_together(serve, monkeypatch):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"", "hold"))
+    await asyncio.wait_for(site.app.arrived.wait(), LONG)
+    first = await client.reader.read(65_536)
+    assert first.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert first.endswith(b"begun\r\n")
+    site.app.release.set()
+    assert (await client.until(b"0\r\n\r\n")).endswith(b"ended\r\n0\r\n\r\n")
+
+
+async def test_an_answer_without_a_body_keeps_its_head(serve):
+    site = await serve()
+    client = await site.connect()
+    for _ in range(2):
+        await client.send(b"HEAD /mass/5 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"content-length: 5" in await client.until(b"\r\n\r\n")
+    await client.send(b"HEAD /mass/5 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert b"connection: close" in await client.rest()
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on(serve):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"hello", "echo", "Expect: 100-continue")[:-5])
+    assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    await client.send(b"hello")
+    assert (await client.answer())[2] == b"hello"
+
+
 # ---------------------------------------------------------------- requests behind a running response
 
 

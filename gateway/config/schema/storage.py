@@ -68,7 +68,7 @@ class StorageConfig(Section, frozen=True, kw_only=True):
     ] = 64 * MIB
     history_cache_bytes: Annotated[
         SizeOrZero, doc("Memory for the histories of chains that go on, per process; 0 reads each from the database.")
-    ] = 32 * MIB
+    ] = 16 * MIB
     history_revalidate_seconds: Annotated[
         DurationOrZero,
         doc(
