@@ -428,14 +428,13 @@ async def test_limits_on_numbers_count_what_began_before():
         upstream=UpstreamConfig(max_concurrent=1, max_concurrent_wait_seconds=0),
     )
     seats = (await bench.plan()).route.seats
-    with bench.engine.admit():
-        with await seats.take():
-            bench.engine.reconfigure(smaller)
-            assert (await bench.plan()).route.seats is seats
-            with pytest.raises(Unavailable, match="max_concurrent_requests"):
-                bench.engine.admit().__enter__()
-            with pytest.raises(Unavailable, match="limit of 1 concurrent calls"):
-                await seats.take()
+    with bench.engine.admit(), await seats.take():
+        bench.engine.reconfigure(smaller)
+        assert (await bench.plan()).route.seats is seats
+        with pytest.raises(Unavailable, match="max_concurrent_requests"):
+            bench.engine.admit().__enter__()
+        with pytest.raises(Unavailable, match="limit of 1 concurrent calls"):
+            await seats.take()
 
 
 async def test_delivery_is_bounded_by_the_newest_configuration(bench):
