@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.errors import ResponseNotFound
 from gateway.storage.engine import leads_to_database
-from gateway.storage.faults import StorageNotReady, explain_fault, unavailable
+from gateway.storage.faults import DriverErrors, StorageNotReady, explain_fault, unavailable
 from gateway.storage.rows import ResponseInsert, hide_response, select_stored_ids
 from gateway.storage.tables import conversations
 from gateway.storage.writer import Change, Outcome
@@ -83,21 +83,29 @@ class BatchCommit:
             raise
 
     def _apply_or_resume(self, batch: Sequence[Change]) -> Sequence[Outcome]:
-        appended = [change for change in batch if isinstance(change, StoredResponse)]
         try:
             self._ensure_schema()
-            connection = self._connect()
-            with connection.begin():
-                self._insert(connection, appended)
-                return _hide(connection, batch, again=False)
+            return self._apply(batch, again=False)
         except (OperationalError, InterfaceError) as error:
             if not error.connection_invalidated:
                 raise
-            connection = self._connect()
-            with connection.begin():
-                stored = select_stored_ids(connection, appended)
-                self._insert(connection, [response for response in appended if response.id not in stored])
-                return _hide(connection, batch, again=True)
+            return self._apply(batch, again=True)
+
+    def _apply(self, batch: Sequence[Change], *, again: bool) -> Sequence[Outcome]:
+        connection = self._connect()
+        appended = [change for change in batch if isinstance(change, StoredResponse)]
+        if not again and len(appended) == len(batch):
+            # SQLAlchemy's transaction around it would cost as much as the rest.
+            with DriverErrors(connection):
+                self._insert(connection.connection.cursor(), appended)
+                connection.connection.commit()
+            return [None] * len(batch)
+        with connection.begin():
+            stored = select_stored_ids(connection, appended) if again else ()
+            missing = [response for response in appended if response.id not in stored]
+            with DriverErrors(connection):
+                self._insert(connection.connection.cursor(), missing)
+            return _hide(connection, batch, again=again)
 
     def _connect(self) -> Connection:
         if self._connection is None or not leads_to_database(self._connection):

@@ -2,6 +2,7 @@
 
 import sqlite3
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -78,6 +79,37 @@ def explain_fault(error: Exception) -> str:
         return sentence
     reason = " ".join(str(error.orig).split())
     return f"{sentence} ({reason[:_MAX_REASON_CHARS]})"
+
+
+class DriverErrors:
+    """Raises what the driver itself raises in a `with` block as SQLAlchemy would, and gives up a lost connection.
+
+    Args:
+        connection: whose driver is used directly.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        dialect = self._connection.dialect
+        if error is None or dialect.loaded_dbapi is None or not isinstance(error, dialect.loaded_dbapi.Error):
+            return
+        lost = dialect.is_disconnect(error, self._connection.connection, None)
+        if lost:
+            self._connection.invalidate(error)
+        raise DBAPIError.instance(
+            None,
+            None,
+            error,
+            dialect.loaded_dbapi.Error,
+            hide_parameters=True,
+            connection_invalidated=lost,
+            dialect=dialect,
+        ) from error
 
 
 def is_contradiction(error: DBAPIError) -> bool:

@@ -5,6 +5,7 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case, func, insert, select, update
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from gateway.ports import Deletion, StoredItem, StoredResponse
 from gateway.storage.tables import CallerText, escape_text, items, responses
@@ -52,11 +53,16 @@ class ResponseInsert:
         self._response = _Prepared(_INSERT_RESPONSE, _RESPONSE_NAMES, dialect)
         self._item = _Prepared(_INSERT_ITEM, _ITEM_NAMES, dialect)
 
-    def __call__(self, connection: Connection, batch: Sequence[StoredResponse]) -> None:
-        """Insert the responses in order, then all their items."""
-        self._response.execute(connection, map(_response_row, batch))
+    def __call__(self, cursor: DBAPICursor, batch: Iterable[StoredResponse]) -> None:
+        """Insert the responses in order, then all their items.
+
+        Args:
+            cursor: of the driver, inside a transaction.
+            batch: the responses.
+        """
+        self._response.execute(cursor, map(_response_row, batch))
         self._item.execute(
-            connection,
+            cursor,
             (_item_row(response, position, item) for response in batch for position, item in enumerate(response.items)),
         )
 
@@ -70,11 +76,11 @@ class _Prepared:
         # Drivers that take parameters by name get them so.
         self._arrange: Callable[[Any], Any] = itemgetter(*compiled.positiontup) if compiled.positiontup else dict
 
-    def execute(self, connection: Connection, rows: Iterable[dict[str, object]]) -> None:
+    def execute(self, cursor: DBAPICursor, rows: Iterable[dict[str, object]]) -> None:
         """Insert the rows, if there are any."""
         values = [self._arrange(row) for row in rows]
         if values:
-            connection.exec_driver_sql(self._text, values)
+            cursor.executemany(self._text, values)
 
 
 def hide_response(connection: Connection, deletion: Deletion, *, again: bool) -> bool:

@@ -67,10 +67,11 @@ async def test_recovers_when_another_process_lets_go_of_the_lock(open_sql_store,
 async def test_recovers_from_a_disk_that_was_full_or_read_only(sql_store, breaks, mends, says):
     pragma = breaks
 
-    def apply(connection):
-        connection.exec_driver_sql(pragma)
+    def apply(connection, _record, _proxy):
+        connection.execute(pragma)
 
-    event.listen(sql_store._engine, "begin", apply)
+    event.listen(sql_store._engine, "checkout", apply)
+    sql_store._commit.release()
     lost = await assert_append_fails(sql_store, says)
     await assert_unhealthy(sql_store, says)
     pragma = mends
