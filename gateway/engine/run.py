@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
 from gateway.engine.deadline import Deadline
 from gateway.engine.delivery import Delivery, EncodedEvent
@@ -104,6 +105,7 @@ class Run:
         settings: RunSettings,
         *,
         committer: Committer,
+        coalescer: Coalescer,
         clock: Clock,
         metrics: Metrics,
         tracing: Tracing,
@@ -111,6 +113,7 @@ class Run:
         self._plan = plan
         self._settings = settings
         self._committer = committer
+        self._coalescer = coalescer
         self._clock = clock
         self._metrics = metrics
         self._tracing = tracing
@@ -273,6 +276,7 @@ class Run:
         complete = False
         while not complete:
             chunk = await exchange.read()
+            self._coalescer.note()
             complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
             if not complete:
                 if self._outbox:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission, Seats
+from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
 from gateway.engine.delivery import Delivery
 from gateway.engine.input_items import Page, list_input_items
@@ -67,6 +68,12 @@ class Engine:
         self._cutting_off = False
         self._committer = Committer(store, ids, metrics)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
+        self._coalescer = Coalescer(
+            lambda: self._admission.active,
+            seconds=config.engine.coalesce_seconds,
+            streams=config.engine.coalesce_responses,
+            metrics=metrics,
+        )
         self._seats = {
             name: Seats(name, upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
             for name, upstream in config.upstream_map().items()
@@ -82,6 +89,7 @@ class Engine:
         """
         self._adopt(config)
         self._admission.resize(config.server.max_concurrent_requests)
+        self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
         for name, upstream in config.upstream_map().items():
             self._seats[name].resize(upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
 
@@ -261,6 +269,7 @@ class Engine:
             plan,
             plan.settings,
             committer=self._committer,
+            coalescer=self._coalescer,
             clock=self._clock,
             metrics=self._metrics,
             tracing=self._tracing,

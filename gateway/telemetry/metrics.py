@@ -102,6 +102,7 @@ class Metrics:
         self.upstream_line_bytes = self._histogram(names.UPSTREAM_LINE_BYTES)
         self.upstream_json_bytes = self._histogram(names.UPSTREAM_JSON_BYTES)
 
+        self.coalescing_rests_total = self._counter(names.COALESCING_RESTS)
         self.delivery_load = DeliveryLoad()
         self._gauge(names.DELIVERY_QUEUE_BATCHES).set_function(lambda: self.delivery_load.batches)
         self._gauge(names.DELIVERY_QUEUE_BYTES).set_function(lambda: self.delivery_load.bytes)
@@ -109,6 +110,15 @@ class Metrics:
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)
 
+        self._declare_storage()
+
+        self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
+        self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
+
+        build_info = self._gauge(names.BUILD_INFO)
+        build_info.labels(version=__version__, python=platform.python_version()).set(1)
+
+    def _declare_storage(self) -> None:
         self.storage_load = StorageLoad()
         self._gauge(names.STORAGE_QUEUE_ENTRIES).set_function(lambda: self.storage_load.entries)
         self._gauge(names.STORAGE_QUEUE_BYTES).set_function(lambda: self.storage_load.bytes)
@@ -125,12 +135,6 @@ class Metrics:
         self.retention_sweep_seconds = self._histogram(names.RETENTION_SWEEP_SECONDS)
         self.retention_last_sweep_timestamp_seconds = self._gauge(names.RETENTION_LAST_SWEEP)
         self.retention_failures_total = self._counter(names.RETENTION_FAILURES)
-
-        self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
-        self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
-
-        build_info = self._gauge(names.BUILD_INFO)
-        build_info.labels(version=__version__, python=platform.python_version()).set(1)
 
     def defer(self, bump: Callable[[float], None], amount: float = 1) -> None:
         """Bump a metric a little later, together with others: a bump here and there costs several times as much.

@@ -143,6 +143,11 @@ UPSTREAM_LINE_BYTES = Metric(
 UPSTREAM_JSON_BYTES = Metric(
     "gateway_upstream_json_bytes", "histogram", "Size of one inference call's JSON body.", (), _BYTES
 )
+COALESCING_RESTS = Metric(
+    "gateway_coalescing_rests_total",
+    "counter",
+    "Rests of the event loop that let the events of many streams arrive together.",
+)
 DELIVERY_QUEUE_BATCHES = Metric(
     "gateway_delivery_queue_batches", "gauge", "Batches made for clients and not yet sent, over all responses."
 )

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from gateway.config.kinds import Count, Duration, Size, doc
+from gateway.config.kinds import Count, Duration, DurationOrZero, Size, doc
 from gateway.config.schema.section import Section
 from gateway.config.units import MIB
 
@@ -57,6 +57,18 @@ class ResponsesConfig(Section, frozen=True, kw_only=True):
 
 
 class EngineConfig(Section, frozen=True, kw_only=True):
-    """How long one response may go on."""
+    """How long one response may go on, and how many are handled together."""
 
     run_deadline_seconds: Annotated[Duration, doc("Time for one response; then it ends as failed.", live=True)] = 3600.0
+    coalesce_seconds: Annotated[
+        DurationOrZero,
+        doc(
+            "While many responses are being made, what inference servers send within so long is handled together. That "
+            "saves up to a third of the processor time, and delays an event by as much at most; 0 delays nothing.",
+            le=0.05,
+            live=True,
+        ),
+    ] = 0.001
+    coalesce_responses: Annotated[
+        Count, doc("From how many responses in the making at once events are handled together.", live=True)
+    ] = 32

@@ -68,7 +68,7 @@ class StorageConfig(Section, frozen=True, kw_only=True):
     ] = 64 * MIB
     history_cache_bytes: Annotated[
         SizeOrZero, doc("Memory for the histories of chains that go on, per process; 0 reads each from the database.")
-    ] = 16 * MIB
+    ] = 8 * MIB
     history_revalidate_seconds: Annotated[
         DurationOrZero,
         doc(

@@ -129,5 +129,5 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
         ),
     ] = False
     read_slice_bytes: Annotated[Size, doc("Bytes of one stream processed before the other streams get their turn.")] = (
-        64 * KIB
+        16 * KIB
     )

@@ -1,0 +1,86 @@
+import asyncio
+
+import pytest
+
+from gateway.engine.coalescing import _VAIN_RESTS, Coalescer
+from gateway.telemetry.metrics import Metrics
+
+
+class Loop:
+    """A coalescer whose rests take no time, and the loop it belongs to."""
+
+    def __init__(self, *, active=3, seconds=0.001, streams=3):
+        self.active = active
+        self.rests = []
+        self.metrics = Metrics()
+        self.coalescer = Coalescer(
+            lambda: self.active, seconds=seconds, streams=streams, metrics=self.metrics, sleep=self.rests.append
+        )
+
+    async def turn(self, times=1):
+        for _ in range(times):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+@pytest.mark.parametrize("few", [{"active": 2}, {"seconds": 0}])
+async def test_few_streams_are_never_kept_waiting(few):
+    loop = Loop(**few)
+    loop.coalescer.note()
+    await loop.turn(10)
+    assert loop.rests == []
+
+
+async def test_a_turn_that_brought_something_is_followed_by_no_rest(loop):
+    for _ in range(20):
+        loop.coalescer.note()
+        await loop.turn()
+    assert loop.rests == []
+
+
+async def test_it_rests_in_turns_that_bring_nothing_and_gives_up_when_nothing_comes(loop):
+    loop.coalescer.note()
+    await loop.turn(1000)
+    assert loop.rests == [0.001] * _VAIN_RESTS
+    assert loop.metrics.registry.get_sample_value("gateway_coalescing_rests_total") == _VAIN_RESTS
+
+
+async def test_what_comes_begins_it_anew(loop):
+    loop.coalescer.note()
+    await loop.turn(3)
+    rested = len(loop.rests)
+    assert 0 < rested < _VAIN_RESTS
+    loop.coalescer.note()
+    await loop.turn(1000)
+    assert len(loop.rests) == rested + _VAIN_RESTS
+    loop.coalescer.note()
+    await loop.turn(3)
+    assert len(loop.rests) > rested + _VAIN_RESTS
+
+
+async def test_it_stops_when_the_streams_become_few(loop):
+    loop.coalescer.note()
+    await loop.turn(3)
+    rested = len(loop.rests)
+    loop.active = 2
+    await loop.turn(1000)
+    assert len(loop.rests) <= rested + 1
+
+
+async def test_other_bounds_count_at_once(loop):
+    loop.coalescer.reconfigure(seconds=0.002, streams=4)
+    loop.coalescer.note()
+    await loop.turn(10)
+    assert loop.rests == []
+    loop.active = 4
+    loop.coalescer.note()
+    await loop.turn(3)
+    assert set(loop.rests) == {0.002}
+    loop.coalescer.reconfigure(seconds=0, streams=4)
+    rested = len(loop.rests)
+    await loop.turn(1000)
+    assert len(loop.rests) <= rested + 1
