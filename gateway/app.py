@@ -31,6 +31,7 @@ from gateway.telemetry.tracing import Tracing, TracingError
 from gateway.transport.admin import build_admin_app
 from gateway.transport.auth import HostPolicy
 from gateway.transport.edge import Edge
+from gateway.transport.framework import LeanLitestar
 from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
 from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
@@ -266,7 +267,7 @@ def build_parts(
 
 def _build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
     docs = ApiDocs()
-    return Litestar(
+    return LeanLitestar(
         route_handlers=[
             build_responses_route(parts.endpoint),
             *ROUTES,

@@ -8,6 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.auth import HostPolicy
+from gateway.transport.framework import LeanLitestar
 from gateway.transport.health import Readiness, livez, readyz
 from gateway.transport.wire_errors import respond_with_error
 
@@ -31,7 +32,7 @@ def build_admin_app(metrics: Metrics, readiness: Readiness, policy: HostPolicy) 
         headers = dict(request.scope["headers"])
         policy.check(headers.get(b"host"), headers.get(b"origin"))
 
-    return Litestar(
+    return LeanLitestar(
         route_handlers=[show_metrics, livez, readyz],
         dependencies={
             "metrics": Provide(lambda: metrics, sync_to_thread=False),
