@@ -31,8 +31,8 @@ class ClientConnection(Protocol):
         """
         ...
 
-    def watch(self, gone: "asyncio.Future[None] | None") -> None:
-        """Set the future's result when the connection is lost, at once if it is; None ends the watch."""
+    def watch(self, left: Callable[[], object] | None) -> None:
+        """Call back when the connection is lost, at once if it is; None ends the watch."""
         ...
 
 
@@ -59,19 +59,16 @@ class DisconnectWatch:
     Args:
         connection: the connection, or None where only `receive` can tell.
         receive: the request's ASGI channel; its body has been read.
-
-    Attributes:
-        gone: done when the client has gone.
+        left: called once when the client has gone.
     """
 
-    def __init__(self, connection: ClientConnection | None, receive: Receive) -> None:
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, connection: ClientConnection | None, receive: Receive, left: Callable[[], object]) -> None:
         self._connection = connection
         self._waiting: asyncio.Task[None] | None = None
         if connection is None:
-            self._waiting = asyncio.create_task(self._wait(receive))
+            self._waiting = asyncio.create_task(_wait_for_disconnect(receive, left))
         else:
-            connection.watch(self.gone)
+            connection.watch(left)
 
     async def stop(self) -> None:
         """Look no longer."""
@@ -80,11 +77,11 @@ class DisconnectWatch:
         elif self._waiting is not None:
             await cancel(self._waiting)
 
-    async def _wait(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        if not self.gone.done():
-            self.gone.set_result(None)
+
+async def _wait_for_disconnect(receive: Receive, left: Callable[[], object]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    left()
 
 
 async def cancel(*tasks: "asyncio.Task[Any]") -> None:

@@ -86,29 +86,29 @@ class ResponsesEndpoint:
                 delivery, task = self._engine.stream(plan)
                 await EventStream(delivery, task, server, connection).serve(receive, send, headers)
             else:
-                await self._answer(plan, send, headers, DisconnectWatch(connection, receive))
+                await _send_json(await self._answer(plan, receive, connection), send, headers)
 
-    async def _answer(self, plan: Plan, send: Send, headers: RawHeaders, watch: DisconnectWatch) -> None:
+    async def _answer(self, plan: Plan, receive: Receive, connection: ClientConnection | None) -> bytes:
         work = asyncio.create_task(self._engine.answer(plan), name=plan.response_id)
+        watch = DisconnectWatch(connection, receive, work.cancel)
         try:
-            await asyncio.wait((work, watch.gone), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
+            await asyncio.wait((work,))
+            if work.cancelled():
                 raise ClientLeft
-            body = work.result()
+            return work.result()
         finally:
             await watch.stop()
             await cancel(work)
-        start: HTTPResponseStartEvent = {
-            "type": "http.response.start",
-            "status": 200,
-            "headers": [
-                (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(body)),
-                *headers,
-            ],
-        }
-        await send(start)
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _send_json(body: bytes, send: Send, headers: RawHeaders) -> None:
+    start: HTTPResponseStartEvent = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers],
+    }
+    await send(start)
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def _read_body(

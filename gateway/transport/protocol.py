@@ -102,7 +102,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._stall: StallWatch
         self._surplus = False
         self._deaf = False
-        self._gone: asyncio.Future[None] | None = None
+        self._left: Callable[[], object] | None = None
         self._head: _HeadKeeper
         self._in_head = False
         self._head_timed = False
@@ -128,7 +128,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._stall.stop()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
-        self._tell_gone()
+        self._tell_left()
 
     def pause_writing(self) -> None:
         """Hold back the handler until the client has read; not for ever."""
@@ -162,11 +162,11 @@ class ConnectionProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         return bytes(body)
 
-    def watch(self, gone: "asyncio.Future[None] | None") -> None:
-        """Tell a future when the connection is lost; None ends the watch."""
-        self._gone = gone
+    def watch(self, left: Callable[[], object] | None) -> None:
+        """Call back when the connection is lost; None ends the watch."""
+        self._left = left
         if self.cycle.disconnected:
-            self._tell_gone()
+            self._tell_left()
 
     def shutdown(self) -> None:
         """Close after the running response, at once if there is none."""
@@ -252,10 +252,10 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     # ------------------------------------------------------------ inside
 
-    def _tell_gone(self) -> None:
-        gone, self._gone = self._gone, None
-        if gone is not None and not gone.done():
-            gone.set_result(None)
+    def _tell_left(self) -> None:
+        left, self._left = self._left, None
+        if left is not None:
+            left()
 
     @property
     def _answering(self) -> bool:

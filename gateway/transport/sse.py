@@ -47,8 +47,7 @@ class EventStream:
             GatewayError: the run failed before the client was told anything.
             ClientLeft: the client closed the connection or stopped reading; the upstream call has been aborted.
         """
-        watch = DisconnectWatch(self._connection, receive)
-        watch.gone.add_done_callback(self._give_up)
+        watch = DisconnectWatch(self._connection, receive, self._give_up)
         try:
             if not await self._pump(send, headers):
                 raise ClientLeft
@@ -76,7 +75,7 @@ class EventStream:
     def _write(self, batch: list[EncodedEvent]) -> bool:
         return self._connection is not None and self._connection.write_body(_join(batch))
 
-    def _give_up(self, _: "asyncio.Future[None]") -> None:
+    def _give_up(self) -> None:
         self._task.cancel()
         self._delivery.abandon()
 

@@ -104,12 +104,14 @@ class App:
         if eager:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"begun", "more_body": True})
-        watch = DisconnectWatch(self.connection if self.lends else None, receive)
         told = asyncio.create_task(self.release.wait())
-        await asyncio.wait({watch.gone, told}, return_when=asyncio.FIRST_COMPLETED)
-        if watch.gone.done():
+
+        def leave():
             self.left.set()
-        told.cancel()
+            told.cancel()
+
+        watch = DisconnectWatch(self.connection if self.lends else None, receive, leave)
+        await asyncio.wait({told})
         await watch.stop()
         if not self.left.is_set():
             if not eager:

@@ -129,22 +129,24 @@ async def test_a_watch_that_was_stopped_does_nothing(watch):
 
 async def test_a_disconnect_is_waited_for_past_the_rest_of_a_body():
     client = Conversation(b"a", b"b")
-    watch = DisconnectWatch(None, client.receive)
+    left = asyncio.Event()
+    watch = DisconnectWatch(None, client.receive, left.set)
     await asyncio.sleep(0)
-    assert not watch.gone.done()
+    assert not left.is_set()
     client.gone.set()
-    await watch.gone
+    await asyncio.wait_for(left.wait(), LONG)
     await watch.stop()
     assert not client.waiting
 
 
 async def test_a_watch_that_was_stopped_leaves_nothing_that_waits():
     client = Conversation(b"a")
-    watch = DisconnectWatch(None, client.receive)
+    left = asyncio.Event()
+    watch = DisconnectWatch(None, client.receive, left.set)
     await asyncio.sleep(0)
     await watch.stop()
     assert not client.waiting
-    assert not watch.gone.done()
+    assert not left.is_set()
 
 
 async def test_cancelling_waits_for_the_last_task_and_leaves_finished_ones_alone():
