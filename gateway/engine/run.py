@@ -37,6 +37,7 @@ from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import Tracing
 
 _logger = logging.getLogger(LOGGER_ENGINE)
+_FIELD = b"data: "
 # Data that is no event: some engines send it to keep the line open, or to end it.
 _NO_EVENTS = (b"", DONE_DATA)
 
@@ -285,7 +286,7 @@ class Run:
                         await self._deliver(batch)
                 if not chunk:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
-        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line)
+        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(_FIELD))
 
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
@@ -313,8 +314,10 @@ class Run:
         while chunk := await exchange.read():
             body += chunk
             if len(body) > limit:
-                raise self._settings.limits.exceeded("max_upstream_json_bytes")
+                break
         self._metrics.upstream_json_bytes.observe(len(body))
+        if len(body) > limit:
+            raise self._settings.limits.exceeded("max_upstream_json_bytes")
         try:
             answer = codec.decode(bytes(body))
         except codec.TooDeepError as error:

@@ -136,7 +136,7 @@ STREAM_EVENT_BYTES = Metric("gateway_stream_event_bytes", "histogram", "Largest 
 UPSTREAM_LINE_BYTES = Metric(
     "gateway_upstream_line_bytes",
     "histogram",
-    "Longest event-stream line of one inference call that came to its end, without its field name.",
+    "Longest data line of the event stream of one inference call that came to its end.",
     (),
     _BYTES,
 )

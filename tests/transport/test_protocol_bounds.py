@@ -1,6 +1,7 @@
 """One client connection, over real sockets: how long it may be idle, how large a head, and how slow a reader."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from transport.sockets import GET, LONG, post
@@ -110,8 +111,12 @@ async def test_blank_lines_are_no_sign_of_life(serve):
     await client.send(GET)
     await client.answer()
     trickle = asyncio.create_task(client.send(*[b"\r\n"] * 10_000))
-    assert await client.rest() == b""
+    # What is still on its way when the connection closes may have it reset.
+    with suppress(ConnectionError):
+        assert await client.rest() == b""
     trickle.cancel()
+    await asyncio.wait({trickle})
+    assert trickle.cancelled() or trickle.exception()
 
 
 async def test_a_running_response_is_not_idle(serve):
