@@ -12,6 +12,8 @@ from gateway.telemetry.metrics import Metrics
 
 # A loop that found nothing after so many rests in a row goes back to waiting.
 _VAIN_RESTS = 16
+# What a rest left waiting is read in the next turn, and the task it belongs to may run one turn later.
+_QUIET_TURNS = 2
 
 
 class Coalescer:
@@ -44,6 +46,7 @@ class Coalescer:
         self._sleep = sleep
         self._arrived = False
         self._looking = False
+        self._quiet = 0
         self._vain = 0
 
     def reconfigure(self, *, seconds: float, streams: int) -> None:
@@ -56,22 +59,25 @@ class Coalescer:
         self._arrived = True
         if not self._looking and self._is_worthwhile():
             self._looking = True
-            self._vain = 0
+            self._quiet = self._vain = 0
             asyncio.get_running_loop().call_soon(self._look)
 
     def _is_worthwhile(self) -> bool:
         return self._seconds > 0 and self._active() >= self._streams
 
     def _look(self) -> None:
-        """Once in each turn of the loop: rest if the turn brought nothing."""
+        """Once in each turn of the loop: rest if this one and those before it brought nothing."""
         if self._arrived:
             self._arrived = False
-            self._vain = 0
-        elif self._vain < _VAIN_RESTS and self._is_worthwhile():
+            self._quiet = self._vain = 0
+        elif self._vain == _VAIN_RESTS or not self._is_worthwhile():
+            self._looking = False
+            return
+        elif self._quiet < _QUIET_TURNS:
+            self._quiet += 1
+        else:
+            self._quiet = 0
             self._vain += 1
             self._metrics.defer(self._metrics.coalescing_rests_total.inc)
             self._sleep(self._seconds)
-        else:
-            self._looking = False
-            return
         asyncio.get_running_loop().call_soon(self._look)

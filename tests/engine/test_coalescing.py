@@ -51,20 +51,41 @@ async def test_it_rests_in_turns_that_bring_nothing_and_gives_up_when_nothing_co
 
 async def test_what_comes_begins_it_anew(loop):
     loop.coalescer.note()
-    await loop.turn(3)
+    await loop.turn(6)
     rested = len(loop.rests)
     assert 0 < rested < _VAIN_RESTS
     loop.coalescer.note()
     await loop.turn(1000)
     assert len(loop.rests) == rested + _VAIN_RESTS
     loop.coalescer.note()
-    await loop.turn(3)
+    await loop.turn(6)
     assert len(loop.rests) > rested + _VAIN_RESTS
+
+
+async def test_what_came_during_a_rest_is_handled_before_the_next():
+    """A turn reads it, and wakes the task it is for; only that task notes it, in the turn after."""
+    running, order = asyncio.get_running_loop(), []
+
+    def handle():
+        order.append("handled")
+        coalescer.note()
+
+    def sleep(_):
+        order.append("rest")
+        if len(order) < 12:
+            # Just before the look of the third turn is as late as behind that of the second.
+            running.call_soon(running.call_soon, running.call_soon, handle)
+
+    coalescer = Coalescer(lambda: 3, seconds=0.001, streams=3, metrics=Metrics(), sleep=sleep)
+    coalescer.note()
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert order[:12] == ["rest", "handled"] * 6
 
 
 async def test_it_stops_when_the_streams_become_few(loop):
     loop.coalescer.note()
-    await loop.turn(3)
+    await loop.turn(6)
     rested = len(loop.rests)
     loop.active = 2
     await loop.turn(1000)
@@ -78,7 +99,7 @@ async def test_other_bounds_count_at_once(loop):
     assert loop.rests == []
     loop.active = 4
     loop.coalescer.note()
-    await loop.turn(3)
+    await loop.turn(6)
     assert set(loop.rests) == {0.002}
     loop.coalescer.reconfigure(seconds=0, streams=4)
     rested = len(loop.rests)
