@@ -23,6 +23,7 @@ from gateway.protocol.parts import (
     RefusalPart,
     SummaryPart,
     TextPart,
+    charge_new,
     part_text,
 )
 from gateway.protocol.slots import (
@@ -316,8 +317,7 @@ class Accumulator:
 
     def _open_part(self, slot: Slot, kind: type[Part], index: int) -> Part:
         first = isinstance(slot, ReasoningSlot) and kind is not SummaryPart and not slot.has_texts
-        probe = kind(0).base_charge() + (VALUE_BYTES if first else 0)
-        self._ledger.grow(slot, probe)
+        self._ledger.grow(slot, charge_new(kind) + (VALUE_BYTES if first else 0))  # type: ignore[arg-type]
         return slot.open_part(kind, index)
 
     def _hear(self, slot: Slot, part: Part, delta: str) -> None:

@@ -124,7 +124,7 @@ class Part:
 
     def base_charge(self) -> int:
         """Return what the part costs beyond its text, in bytes; asked while the text is empty."""
-        return _charge_empty(type(self))  # type: ignore[arg-type]  # classes are hashable
+        return charge(to_builtins(self.render()))
 
     def flush(self, owner: Owner) -> list[Event]:
         """Return the events that tell the client what it has not seen of this part."""
@@ -357,8 +357,9 @@ class OpaquePart(Part):
 
 
 @cache
-def _charge_empty(kind: type[Part]) -> int:
-    return charge(to_builtins(kind(0).render()))
+def charge_new(kind: type[Part]) -> int:
+    """Return what a new part of a kind costs, in bytes."""
+    return kind(0).base_charge()
 
 
 def part_text(part: dict[str, Any]) -> str | None:
