@@ -43,7 +43,8 @@ def command(*, once: bool) -> None:
     Starts a simulated inference server and a gateway on SQLite in a temporary folder, and removes all of it in the
     end. Ports in use are replaced by free ones. Exit codes: 0 when every step went well, 1 with the reason otherwise.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # Shells start background jobs with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     console = Console(highlight=False)
     try:

@@ -208,7 +208,8 @@ class HttpUpstream:
             except TimeoutError as error:
                 permit.failed()
                 raise UpstreamTimeout(
-                    f"The inference server did not begin to answer within {patience:g} seconds."
+                    f"The inference server did not begin to answer within {patience:g} seconds "
+                    "(first_byte_timeout_seconds)."
                 ) from error
             except NoRoom:
                 raise

@@ -232,6 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._give_up()
         if self._overhead > self._max_header_bytes:
+            self._refuse_head()
             self._give_up()
         if self._pending >= len(self._buffer) and not self._complete and self._transport is not None:
             self._paused = True
@@ -283,6 +284,13 @@ class Connection(asyncio.BufferedProtocol):
         if callback is not None:
             callback()
 
+    def _refuse_head(self) -> None:
+        if not self._answered:
+            self._error = UpstreamError(
+                f"The head of the inference server's answer is larger than {self._max_header_bytes} bytes "
+                f"([upstream] max_header_bytes) or has more than {_MAX_HEADERS} headers."
+            )
+
     def _give_up(self) -> None:
         self._error = self._error or UpstreamError(BROKEN if self._answered else NOT_HTTP)
         self.abort()
@@ -299,6 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         self._header_count += 1
         self._header_bytes += len(name) + len(value) + _HEADER_MARKS
         if self._header_count > _MAX_HEADERS or self._header_bytes > self._max_header_bytes:
+            self._refuse_head()
             raise ValueError("too many headers")
         if self._answered:
             return
