@@ -87,6 +87,8 @@ class _PragmaSetter:
             raise StorageNotReady(
                 f"The database is read-only: SQLite may not write in {self._path.parent}, where its journal belongs."
             ) from error
+        # The first look at the tables opens the journal, which `_FileGuard` has to find.
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -105,7 +107,7 @@ class _PragmaSetter:
 
 
 class _FileGuard:
-    """Gives up connections to a file that is no longer there: what they write would vanish with them.
+    """Gives up connections to a file, or journal, that is no longer there: what they write would vanish with them.
 
     An open file outlives its name. The next connection finds the file that has the name now, or none.
     """
@@ -114,7 +116,7 @@ class _FileGuard:
         self._path = path
 
     def remember(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        """Note which file a new connection has opened."""
+        """Note which files a new connection has opened."""
         record.info[_FILE] = self._path, _identify(self._path)
 
     def check(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry, _proxy: object) -> None:
@@ -135,7 +137,12 @@ def _is_same_file(info: Mapping[str, Any]) -> bool:
     return bool(identity == _identify(path))
 
 
-def _identify(path: Path) -> tuple[int, int] | None:
+def _identify(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    """Tell the database and its journal from any that take their names later; None for one that is missing."""
+    return _identify_file(path), _identify_file(path.with_name(f"{path.name}-wal"))
+
+
+def _identify_file(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except OSError:

@@ -4,7 +4,7 @@ import stat
 import pytest
 from sqlalchemy import text
 
-from gateway.storage.engine import create_file, open_engine
+from gateway.storage.engine import create_file, leads_to_database, open_engine
 from gateway.storage.faults import StorageNotReady
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.store import SqlStore
@@ -82,3 +82,21 @@ def test_postgres_sessions_are_bounded_and_named(postgres_database):
         values = [connection.scalar(text(f"SHOW {name}")) for name in names]
     engine.dispose()
     assert values == ["7s", "1ms", "mine", "other"]
+
+
+@pytest.mark.parametrize("names", [["-wal"], ["-wal", "-shm"]])
+def test_a_connection_whose_journal_was_removed_is_given_up(settings, path, names):
+    create_file(settings.url)
+    engine = open_engine(settings)
+    kept = engine.connect()
+    with kept.begin():
+        kept.execute(text("CREATE TABLE t (x)"))
+    assert leads_to_database(kept)
+    for name in names:
+        path.with_name(path.name + name).unlink()
+    assert not leads_to_database(kept)
+    kept.close()
+    with engine.connect() as fresh:
+        assert leads_to_database(fresh)
+        assert path.with_name(path.name + "-wal").exists()
+    engine.dispose()
