@@ -19,8 +19,8 @@ _QUIET_TURNS = 2
 class Coalescer:
     """Lets the event loop rest for a moment whenever it would wait, as long as many streams run and something comes.
 
-    A rest blocks the loop, so it is the longest delay there can be of anything the loop does. While there is work it
-    never rests; the writing thread goes on meanwhile.
+    A rest blocks the loop, so it is the longest delay there can be of anything the loop does. While inference servers
+    keep sending it never rests; the writing thread goes on meanwhile.
 
     Args:
         active: tells how many responses are being made.

@@ -36,7 +36,7 @@ class DeliveryLoad:
 
 
 class StorageLoad:
-    """What waits to be written to the database; changed by the writer under its own lock.
+    """What waits to be written to the database; changed on the event loop alone.
 
     Attributes:
         entries: responses and deletions that wait or are being committed.
