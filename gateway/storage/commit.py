@@ -97,14 +97,14 @@ class BatchCommit:
         if not again and len(appended) == len(batch):
             # SQLAlchemy's transaction around it would cost as much as the rest.
             with DriverErrors(connection):
-                self._insert(connection.connection.cursor(), appended)
+                self._insert(connection, appended)
                 connection.connection.commit()
             return [None] * len(batch)
         with connection.begin():
             stored = select_stored_ids(connection, appended) if again else ()
             missing = [response for response in appended if response.id not in stored]
             with DriverErrors(connection):
-                self._insert(connection.connection.cursor(), missing)
+                self._insert(connection, missing)
             return _hide(connection, batch, again=again)
 
     def _connect(self) -> Connection:

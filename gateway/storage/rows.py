@@ -1,6 +1,7 @@
 """Responses as rows and back."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from operator import itemgetter
 from typing import Any
 
@@ -53,18 +54,23 @@ class ResponseInsert:
         self._response = _Prepared(_INSERT_RESPONSE, _RESPONSE_NAMES, dialect)
         self._item = _Prepared(_INSERT_ITEM, _ITEM_NAMES, dialect)
 
-    def __call__(self, cursor: DBAPICursor, batch: Iterable[StoredResponse]) -> None:
-        """Insert the responses in order, then all their items.
+    def __call__(self, connection: Connection, batch: Iterable[StoredResponse]) -> None:
+        """Insert the responses in order, then all their items; raises the driver's own errors.
 
         Args:
-            cursor: of the driver, inside a transaction.
+            connection: in a transaction, or in none: the driver begins one then, which is the caller's to end.
             batch: the responses.
         """
-        self._response.execute(cursor, map(_response_row, batch))
-        self._item.execute(
-            cursor,
-            (_item_row(response, position, item) for response in batch for position, item in enumerate(response.items)),
-        )
+        with closing(connection.connection.cursor()) as cursor:
+            self._response.execute(cursor, map(_response_row, batch))
+            self._item.execute(
+                cursor,
+                (
+                    _item_row(response, position, item)
+                    for response in batch
+                    for position, item in enumerate(response.items)
+                ),
+            )
 
 
 class _Prepared:

@@ -156,7 +156,7 @@ def filled(url):
     first, second = (structs.replace(response, created_at=now - 40 * DAY) for response in make_chain(2))
     young, deleted = make_response(make_item(), created_at=now - 10 * DAY), make_response(created_at=now)
     with engine.begin() as connection:
-        ResponseInsert(connection.dialect)(connection.connection.cursor(), [first, second, young, deleted])
+        ResponseInsert(connection.dialect)(connection, [first, second, young, deleted])
         hide_response(connection, Deletion(id=deleted.id, principal="local", at=now - 2 * 3600), again=False)
     engine.dispose()
     return url
