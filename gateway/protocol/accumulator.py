@@ -255,8 +255,8 @@ class Accumulator:
     def _on_text_done(self, round_: Round, event: up.TextDone) -> list[Event]:
         if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
             part = self._part(slot, TextPart, event.content_index or 0)
-            if isinstance(part, TextPart):
-                self._ledger.grow(slot, part.adopt(None, event.logprobs))
+            assert isinstance(part, TextPart)
+            self._ledger.grow(slot, part.adopt(None, event.logprobs))
         return self._settle(round_, event, TextPart, event.content_index, event.text)
 
     def _on_annotation(self, round_: Round, event: up.AnnotationAdded) -> list[Event]:
