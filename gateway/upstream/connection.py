@@ -166,15 +166,25 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             UpstreamError: the answer broke off.
         """
-        while not self._chunks:
+        while (data := self.take()) is None:
+            self._resume()
+            await self._arrival()
+        return data
+
+    def take(self) -> bytes | None:
+        """Return what `read` would without waiting, or None when it would wait.
+
+        Raises:
+            UpstreamError: the answer broke off.
+        """
+        if not self._chunks:
             if self._complete:
                 return b""
             if self._error is not None:
                 raise self._error
             if self._lost:
                 raise UpstreamError(BROKEN)
-            self._resume()
-            await self._arrival()
+            return None
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._pending = 0

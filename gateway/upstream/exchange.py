@@ -21,9 +21,6 @@ class Watchdog:
         idle: seconds a reader may wait.
         deadline: loop time at which the whole call ends.
         expire: told once why the exchange must end.
-
-    Attributes:
-        waiting_since: loop time since which a reader waits, None while it has something to do.
     """
 
     def __init__(self, *, idle: float, deadline: float, expire: Callable[[UpstreamError], None]) -> None:
@@ -31,9 +28,18 @@ class Watchdog:
         self._idle = idle
         self._deadline = deadline
         self._expire = expire
-        self.waiting_since: float | None = None
+        self._waiting_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sleep(self._loop.time())
+
+    def begin_wait(self) -> None:
+        """A reader waits from now on. The first one starts the timer: a short answer is there without a wait."""
+        now = self._waiting_since = self._loop.time()
+        if self._timer is None:
+            self._sleep(now)
+
+    def end_wait(self) -> None:
+        """The reader has something to do."""
+        self._waiting_since = None
 
     def cancel(self) -> None:
         """Watch no longer. Idempotent."""
@@ -46,7 +52,7 @@ class Watchdog:
         self._timer = self._loop.call_at(wake, self._look)
 
     def _silent_at(self, now: float) -> float:
-        return (now if self.waiting_since is None else self.waiting_since) + self._idle
+        return (now if self._waiting_since is None else self._waiting_since) + self._idle
 
     def _look(self) -> None:
         now = self._loop.time()
@@ -76,7 +82,6 @@ class HttpExchange:
         self._media_type = connection.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._verdict: UpstreamError | None = None
         self._ended = False
-        self._loop = asyncio.get_running_loop()
         self._watchdog = Watchdog(idle=idle, deadline=deadline, expire=self._expire)
 
     @property
@@ -95,13 +100,15 @@ class HttpExchange:
             if self._ended:
                 return b""
             raise self._verdict or UpstreamError(BROKEN)
-        self._watchdog.waiting_since = self._loop.time()
         try:
-            data = await self._connection.read()
+            data = self._connection.take()
+            if data is None:
+                self._watchdog.begin_wait()
+                data = await self._connection.read()
         except UpstreamError as error:
             raise self._verdict or error from None
         finally:
-            self._watchdog.waiting_since = None
+            self._watchdog.end_wait()
         if not data:
             self._ended = True
             self.retire()
