@@ -68,11 +68,7 @@ class Outbox:
         Raises:
             ResourceLimitExceeded: as `encode`.
         """
-        data = codec.encode(event)
-        if len(data) > self._limits.max_stream_event_bytes:
-            self._turn.rewind(event.sequence_number)
-            raise self._limits.exceeded("max_stream_event_bytes")
-        self.keep(event, data)
+        self.keep(event, self.encode(event))
 
     def add_first(self, forms: Iterable[Event]) -> None:
         """Keep the first form of an event that fits; the minimal `error` event may always be sent."""

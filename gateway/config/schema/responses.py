@@ -64,7 +64,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
         DurationOrZero,
         doc(
             "While many responses are being made, what inference servers send within so long is handled together. That "
-            "saves up to a third of the processor time, and delays an event by as much at most; 0 delays nothing.",
+            "saves processor time, and delays an event by as much at most; 0 delays nothing.",
             le=0.05,
             live=True,
         ),
