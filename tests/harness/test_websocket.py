@@ -171,6 +171,7 @@ def test_silence_is_told_from_an_event(caller: WebSocket) -> None:
     with pytest.raises(TimeoutError):
         caller.events_until_terminal("nobody", timeout=0.05)
     assert [event["type"] for event in caller.unread] == ["x.delta", "response.completed"]
+    assert [event["type"] for event in caller.events_until_terminal(timeout=0)] == ["x.delta", "response.completed"]
 
 
 def test_pings_go_both_ways(caller: WebSocket) -> None:

@@ -157,17 +157,21 @@ class WebSocket:
         return self._read_event(timeout)
 
     def events_until_terminal(self, stream_id: str | None = None, timeout: float | None = None) -> list[Event]:
-        """Return one lane's events up to the end of its response, or its refusal; other lanes' stay in `unread`."""
+        """Return one lane's events up to the end of its response, or its refusal.
+
+        Other lanes' events stay in `unread`; all that were read do when the end does not come in time.
+        """
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        events: list[Event] = []
-        others: list[Event] = []
+        seen: list[Event] = []
+        done = False
         try:
-            while not events or events[-1]["type"] not in TERMINALS:
+            while not done:
                 event = self.unread.pop(0) if self.unread else self._read_event(deadline - time.monotonic())
-                (events if event.get("stream_id") == stream_id else others).append(event)
+                seen.append(event)
+                done = event.get("stream_id") == stream_id and event["type"] in TERMINALS
         finally:
-            self.unread = others + self.unread
-        return events
+            self.unread[:0] = [event for event in seen if not done or event.get("stream_id") != stream_id]
+        return [event for event in seen if event.get("stream_id") == stream_id]
 
     def events_of(self, responses: int, timeout: float | None = None) -> list[Event]:
         """Return all lanes' events up to the end of so many responses, refusals included."""
