@@ -1,0 +1,92 @@
+"""The frames and the handshake of a WebSocket: the library's state machine, with the gateway's words and bounds."""
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from struct import Struct
+
+from websockets.datastructures import Headers
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import LoggerLike
+from websockets.server import ServerProtocol
+
+from gateway.protocol.errors import InvalidRequest
+from gateway.transport.wire_errors import http_error
+
+# FIN and the opcode of a text frame.
+_TEXT = 0x80 | Opcode.TEXT
+_SHORT_HEADS = tuple(bytes((_TEXT, size)) for size in range(126))
+_pack_medium_head = Struct(">BBH").pack
+_pack_long_head = Struct(">BBQ").pack
+
+
+class InvalidUpgrade(InvalidRequest):
+    """The request asks for a WebSocket, but not in the way it is done."""
+
+    code = "invalid_upgrade"
+
+
+def frame_texts(payloads: Sequence[bytes]) -> bytes:
+    """Return each payload as one text frame of a server, all in one piece."""
+    parts: list[bytes] = []
+    for payload in payloads:
+        size = len(payload)
+        if size < 126:
+            parts.append(_SHORT_HEADS[size])
+        elif size < 65_536:
+            parts.append(_pack_medium_head(_TEXT, 126, size))
+        else:
+            parts.append(_pack_long_head(_TEXT, 127, size))
+        parts.append(payload)
+    return b"".join(parts)
+
+
+class Conversation(ServerProtocol):
+    """Speaks no extension, refuses in the gateway's words, and answers only the last of several pings.
+
+    Args:
+        max_size: largest message of the client, in bytes.
+        logger: where the library logs.
+        default_headers: headers of every answer.
+        note_refusal: told the status of each refusal that is the client's fault; returns the answer's id.
+
+    Attributes:
+        pong: the answer that is due, if any.
+    """
+
+    def __init__(
+        self,
+        max_size: int,
+        logger: LoggerLike,
+        default_headers: list[tuple[bytes, bytes]],
+        note_refusal: Callable[[int], str] | None,
+    ) -> None:
+        super().__init__(max_size=max_size, logger=logger)
+        self._default_headers = default_headers
+        self._note_refusal = note_refusal
+        self.pong: Frame | None = None
+
+    def reject(self, status: HTTPStatus | int, text: str) -> Response:
+        """Return the answer to an upgrade that cannot be; what the app leaves unanswered is not for these words."""
+        if self.handshake_exc is None:
+            return super().reject(status, text)
+        error = InvalidUpgrade(text.partition("\n")[0])
+        error.status = int(status)
+        answer = http_error(error)
+        headers = [
+            *self._default_headers,
+            *answer.headers,
+            (b"connection", b"close"),
+            (b"sec-websocket-version", b"13"),
+        ]
+        if self._note_refusal is not None:
+            headers.append((b"x-request-id", self._note_refusal(error.status).encode()))
+        fields = Headers((name.decode(), value.decode()) for name, value in headers)
+        return Response(error.status, HTTPStatus(status).phrase, fields, answer.body)
+
+    def send_frame(self, frame: Frame) -> None:
+        """Queue a frame; a pong is kept apart and replaces the one before."""
+        if frame.opcode is Opcode.PONG:
+            self.pong = frame
+        else:
+            super().send_frame(frame)
