@@ -5,10 +5,13 @@ GatewayError
 │   ├── NotFound                   404
 │   │   └── ResponseNotFound       404
 │   ├── PreviousResponseNotFound   400
+│   ├── StreamLimitReached         400, of one WebSocket
+│   ├── ConnectionLimitReached     400, of one WebSocket
 │   └── RequestTooLarge            413
 ├── Unauthorized                   401
 ├── Forbidden                      403
 ├── MethodNotAllowed               405
+├── RateLimitExceeded              429
 ├── ResourceLimitExceeded          502, names the config key and its limit
 ├── UpstreamError                  502
 │   ├── UpstreamRefused            the upstream's own status
@@ -18,8 +21,8 @@ GatewayError
 │   └── StorageUnavailable         503
 └── InternalError                  500
 
-An error knows its code, type, status and whether a retry can help; it never writes bytes. `transport.wire_errors`
-alone turns it into an HTTP body, an SSE event or a WebSocket frame.
+An error knows its code, type, status and whether a retry can help; it never writes bytes. `protocol.envelope` gives
+it the form it has on the wire.
 """
 
 from typing import ClassVar
@@ -27,6 +30,7 @@ from typing import ClassVar
 INVALID_REQUEST = "invalid_request_error"
 SERVER_ERROR = "server_error"
 UPSTREAM_ERROR = "upstream_error"
+RATE_LIMIT = "rate_limit_error"
 UNAVAILABLE = "service_unavailable_error"
 RESOURCE_LIMIT_CODE = "response_resource_limit_exceeded"
 
@@ -99,6 +103,36 @@ class PreviousResponseNotFound(InvalidRequest):
         super().__init__(f"Previous response with id '{response_id[:128]}' not found.")
 
 
+class StreamLimitReached(InvalidRequest):
+    """One more lane than `[websocket] max_named_lanes` was named on a connection."""
+
+    code = "websocket_stream_limit_reached"
+    param = "stream_id"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"This WebSocket connection has reached its maximum number of distinct stream IDs ({limit}). "
+            "Reuse an existing stream_id or open a new WebSocket connection."
+        )
+
+
+class ConnectionLimitReached(InvalidRequest):
+    """A WebSocket is as old as `[websocket] lifetime_seconds` allows.
+
+    Args:
+        lifetime: that age in seconds.
+    """
+
+    code = "websocket_connection_limit_reached"
+
+    def __init__(self, lifetime: float) -> None:
+        amount, unit = (lifetime, "second") if lifetime % 60 else (lifetime / 60, "minute")
+        super().__init__(
+            f"Responses websocket connection limit reached ({amount:g} {unit}{'' if amount == 1 else 's'}). "
+            "Create a new websocket connection to continue."
+        )
+
+
 class RequestTooLarge(InvalidRequest):
     """The request body is above `[server] max_request_body_bytes`."""
 
@@ -127,6 +161,14 @@ class MethodNotAllowed(InvalidRequest):
 
     status = 405
     code = "method_not_allowed"
+
+
+class RateLimitExceeded(GatewayError):
+    """The caller has more under way than it may; the same request may be taken later."""
+
+    status = 429
+    type = RATE_LIMIT
+    code = "rate_limit_exceeded"
 
 
 class ResourceLimitExceeded(GatewayError):

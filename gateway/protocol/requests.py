@@ -98,13 +98,21 @@ OPERATORS_FIELDS = frozenset(
     }
 )  # fmt: skip
 
-UNSUPPORTED: dict[str, str] = {
-    "background": "Background responses are not available; send the request without it.",
+_UNAVAILABLE: dict[str, str] = {
     "conversation": "Conversations are not available; continue with previous_response_id.",
     "context_management": "Server-side compaction is not available; send the request without it.",
     "prompt": "Prompt templates are not available; send the instructions and input themselves.",
+}
+UNSUPPORTED: dict[str, str] = {
+    "background": "Background responses are not available; send the request without it.",
+    **_UNAVAILABLE,
     "generate": "It exists on WebSocket connections only.",
     "stream_id": "It exists on WebSocket connections only.",
+}
+UNSUPPORTED_ON_WEBSOCKETS: dict[str, str] = {
+    "background": "A response on a WebSocket belongs to its connection; send the request without it.",
+    **_UNAVAILABLE,
+    "stream_id": "It belongs beside the type of the frame, not into 'response'.",
 }
 
 
@@ -116,12 +124,14 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
         extras: fields this gateway does not know, forwarded to the engine.
         items: the new input items, normalised.
         toolset: what the tools become.
+        generate: the model is to be asked; False for a warm-up, which only prepares what a later create continues.
     """
 
     fields: CreateFields
     extras: dict[str, Any]
     items: list[dict[str, Any]]
     toolset: Toolset
+    generate: bool = True
 
     @property
     def model(self) -> str:
@@ -148,8 +158,13 @@ def read_request(body: bytes, policy: RequestPolicy) -> CreateRequest:
     return check_request(read_object(body, policy.max_depth), policy)
 
 
-def check_request(raw: dict[str, Any], policy: RequestPolicy) -> CreateRequest:
+def check_request(raw: dict[str, Any], policy: RequestPolicy, *, on_websocket: bool = False) -> CreateRequest:
     """Return the request a decoded object holds, whatever transport brought it.
+
+    Args:
+        raw: the parameters by name.
+        policy: what the operator decided.
+        on_websocket: a WebSocket brought it, where warm-ups exist.
 
     Raises:
         InvalidRequest: names the parameter at fault.
@@ -158,11 +173,12 @@ def check_request(raw: dict[str, Any], policy: RequestPolicy) -> CreateRequest:
         fields: CreateFields = codec.convert(raw, CreateFields)
     except msgspec.ValidationError as error:
         raise _explain(error) from None
-    _refuse_unsupported(fields)
+    _refuse_unsupported(fields, UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED)
     extras = _read_extras(raw, policy)
+    generate = not (on_websocket and _is_warm_up(fields))
     if not fields.model:
         raise InvalidRequest("Missing required parameter: 'model'.", code="missing_required_parameter", param="model")
-    if not fields.input and fields.previous_response_id is None:
+    if not fields.input and fields.previous_response_id is None and generate:
         raise InvalidRequest(
             "Missing required parameter: 'input'. It may be empty only with 'previous_response_id'.",
             code="missing_required_parameter",
@@ -173,6 +189,7 @@ def check_request(raw: dict[str, Any], policy: RequestPolicy) -> CreateRequest:
         extras=extras,
         items=read_input(fields.input, max_items=policy.max_input_items, remote_images=policy.remote_images),
         toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools),
+        generate=generate,
     )
 
 
@@ -238,22 +255,37 @@ def read_object(body: bytes, max_depth: int) -> dict[str, Any]:
     Raises:
         InvalidRequest: `invalid_json`.
     """
-    try:
-        value = codec.decode(body, max_depth=max_depth)
-    except codec.TooDeepError as error:
-        raise InvalidRequest(f"The body is {error}.", code="invalid_json") from None
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from None
+    value = read_json(body, max_depth, what="body")
     if not isinstance(value, dict):
         raise InvalidRequest(f"The body must be a JSON object, not {json_type(value)}.", code="invalid_json")
     return value
 
 
-def _refuse_unsupported(fields: CreateFields) -> None:
+def read_json(text: bytes, max_depth: int, *, what: str) -> Any:
+    """Return the value of a JSON text; `what` names in messages what holds it.
+
+    Raises:
+        InvalidRequest: `invalid_json`.
+    """
+    try:
+        return codec.decode(text, max_depth=max_depth)
+    except codec.TooDeepError as error:
+        raise InvalidRequest(f"The {what} is {error}.", code="invalid_json") from None
+    except ValueError as error:
+        raise InvalidRequest(f"The {what} is not valid JSON: {error}.", code="invalid_json") from None
+
+
+def _is_warm_up(fields: CreateFields) -> bool:
+    options = fields.prompt_cache_options
+    prewarm = options.get("prewarm") if isinstance(options, dict) else None
+    return prewarm if isinstance(prewarm, bool) else fields.generate is False
+
+
+def _refuse_unsupported(fields: CreateFields, unsupported: dict[str, str]) -> None:
     enabled = (fields.multi_agent or {}).get("enabled")
     if enabled is not None and enabled is not False:
         raise InvalidRequest("'multi_agent' is not supported.", code="unsupported_parameter", param="multi_agent")
-    for name, advice in UNSUPPORTED.items():
+    for name, advice in unsupported.items():
         value = getattr(fields, name)
         if value is not None and value is not False and value != []:
             raise InvalidRequest(f"'{name}' is not supported. {advice}", code="unsupported_parameter", param=name)

@@ -1,7 +1,7 @@
-"""The one place where an error becomes bytes.
+"""Errors as HTTP answers.
 
-Every failure a caller sees has the same envelope, `{"error": {"message", "type", "param", "code", ...}}`: the
-gateway's own errors, those of the framework (no such route, wrong method) and those nobody foresaw.
+Every failure a caller sees has the same envelope: the gateway's own errors, those of the framework (no such route,
+wrong method) and those nobody foresaw.
 """
 
 import logging
@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, NotFoundException, ValidationException
 from litestar.types import Send
-from msgspec import UNSET, Struct, UnsetType
 
+from gateway.protocol import codec
+from gateway.protocol.envelope import build_envelope
 from gateway.protocol.errors import (
     GatewayError,
     InternalError,
@@ -33,32 +33,6 @@ _FRAMEWORK_HEADERS = frozenset({"allow", "upgrade", "connection"})
 _logger = logging.getLogger(LOGGER_ERRORS)
 
 
-class ErrorObject(Struct, kw_only=True):
-    """What went wrong.
-
-    Attributes:
-        message: what is wrong and how to mend it.
-        type: kind of error.
-        param: the request field at fault, or null.
-        code: stable string.
-        resource: the limit that was passed, by its config key.
-        limit: that limit in bytes.
-    """
-
-    message: str
-    type: str
-    param: str | None
-    code: str
-    resource: str | UnsetType = UNSET
-    limit: int | UnsetType = UNSET
-
-
-class ErrorEnvelope(Struct, kw_only=True):
-    """The body of every failure."""
-
-    error: ErrorObject
-
-
 class HttpError(NamedTuple):
     """An error as an HTTP answer."""
 
@@ -67,15 +41,9 @@ class HttpError(NamedTuple):
     body: bytes
 
 
-def error_body(error: GatewayError) -> ErrorEnvelope:
-    """Return the envelope of an error."""
-    members: dict[str, Any] = {**_core(error), **error.details}
-    return ErrorEnvelope(error=ErrorObject(**members))
-
-
 def http_error(error: GatewayError) -> HttpError:
     """Return status, headers and body of an error that is the whole answer."""
-    body = msgspec.json.encode(error_body(error))
+    body = codec.encode(build_envelope(error))
     headers: RawHeaders = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
@@ -119,13 +87,6 @@ def respond_with_error(request: Request[Any, Any, Any], error: Exception) -> Res
     if isinstance(error, HTTPException):
         headers |= _kept_headers(error.headers or {})
     return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")
-
-
-def _core(error: GatewayError) -> dict[str, Any]:
-    # A caller's and an engine's own words may be quoted, and JSON escapes let them hold half a surrogate pair, which
-    # UTF-8 cannot.
-    words = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
-    return {name: word and word.encode("utf-8", "replace").decode() for name, word in words.items()}
 
 
 def _from_framework(error: HTTPException) -> GatewayError:

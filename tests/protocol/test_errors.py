@@ -12,6 +12,7 @@ TABLE = {
     errors.Unauthorized: (401, "invalid_request_error", "invalid_api_key"),
     errors.Forbidden: (403, "invalid_request_error", "forbidden"),
     errors.MethodNotAllowed: (405, "invalid_request_error", "method_not_allowed"),
+    errors.RateLimitExceeded: (429, "rate_limit_error", "rate_limit_exceeded"),
     errors.UpstreamError: (502, "upstream_error", "upstream_error"),
     errors.UpstreamUnavailable: (502, "upstream_error", "upstream_unavailable"),
     errors.UpstreamTimeout: (504, "upstream_error", "upstream_timeout"),
@@ -21,6 +22,8 @@ TABLE = {
 OWN_CONSTRUCTORS = {
     errors.ResponseNotFound,
     errors.PreviousResponseNotFound,
+    errors.StreamLimitReached,
+    errors.ConnectionLimitReached,
     errors.ResourceLimitExceeded,
     errors.UpstreamRefused,
     errors.InternalError,
@@ -60,6 +63,30 @@ def test_an_unknown_response_is_named_but_not_at_any_length():
     assert error.message == "Response with id 'resp_1' not found."
     assert (error.status, error.code, error.param) == (404, "response_not_found", None)
     assert len(errors.ResponseNotFound("x" * 10_000).message) < 200
+
+
+def test_a_connection_of_too_many_lanes_says_how_many():
+    error = errors.StreamLimitReached(32)
+    assert error.message == (
+        "This WebSocket connection has reached its maximum number of distinct stream IDs (32). "
+        "Reuse an existing stream_id or open a new WebSocket connection."
+    )
+    assert (error.status, error.code, error.param) == (400, "websocket_stream_limit_reached", "stream_id")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (3600, "60 minutes"), (60, "1 minute"), (60.0, "1 minute"), (1, "1 second"), (90, "90 seconds"),
+        (0.5, "0.5 seconds"),
+    ],
+)  # fmt: skip
+def test_a_connection_that_is_too_old_says_how_old(seconds, words):
+    error = errors.ConnectionLimitReached(seconds)
+    assert error.message == (
+        f"Responses websocket connection limit reached ({words}). Create a new websocket connection to continue."
+    )
+    assert (error.status, error.code, error.param) == (400, "websocket_connection_limit_reached", None)
 
 
 def test_a_limit_is_named_by_its_key_and_is_not_worth_a_retry():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gateway.protocol import codec
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.requests import (
+    UNSUPPORTED_ON_WEBSOCKETS,
     CreateFields,
     RequestPolicy,
     build_response,
@@ -306,6 +307,58 @@ def test_depth_is_what_the_body_says(value):
 
 def test_any_transport_may_bring_a_decoded_object():
     assert check_request({"model": "m", "input": "hi"}, RequestPolicy()).model == "m"
+
+
+# ---------------------------------------------------------------- WebSockets
+
+
+def check_frame(**given):
+    return check_request({"model": "m", "input": "hi", **given}, RequestPolicy(), on_websocket=True)
+
+
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_ON_WEBSOCKETS))
+def test_what_a_websocket_cannot_do_is_refused_by_name(name):
+    with pytest.raises(InvalidRequest) as refused:
+        check_frame(**{name: REFUSED[name]})
+    assert (refused.value.param, refused.value.code) == (name, "unsupported_parameter")
+    assert refused.value.message.startswith(f"'{name}' is not supported. ")
+
+
+@pytest.mark.parametrize(
+    ("given", "generate"),
+    [
+        ({}, True),
+        ({"generate": None}, True),
+        ({"generate": True}, True),
+        ({"generate": False}, False),
+        ({"prompt_cache_options": {"prewarm": True}}, False),
+        ({"prompt_cache_options": {"prewarm": True}, "generate": True}, False),
+        ({"prompt_cache_options": {"prewarm": False}, "generate": False}, True),
+        ({"prompt_cache_options": {"prewarm": None}, "generate": False}, False),
+        ({"prompt_cache_options": {"prewarm": 1}, "generate": True}, True),
+        ({"prompt_cache_options": "prewarm", "generate": False}, False),
+    ],
+)
+def test_a_warm_up_exists_on_websockets_only(given, generate):
+    assert check_frame(**given).generate is generate
+    assert {"generate", "stream_id"} & set(body_of(check_frame(**given))) == set()
+    if given.get("generate") is not True:
+        assert read(**given).generate is True
+
+
+@pytest.mark.parametrize("empty", [None, []])
+def test_a_warm_up_may_have_no_input(empty):
+    assert check_frame(input=empty, generate=False).items == []
+    with pytest.raises(InvalidRequest) as refused:
+        check_frame(input=empty)
+    assert refused.value.param == "input"
+    assert refusal_of(input=empty, generate=False).param == "input"
+
+
+def test_generate_is_true_or_false():
+    with pytest.raises(InvalidRequest) as refused:
+        check_frame(generate="no")
+    assert refused.value.message == "Invalid type for 'generate': expected a boolean, got a string."
 
 
 # ---------------------------------------------------------------- the response object

@@ -63,6 +63,18 @@ UPGRADE = (
     _fail(errors.InvalidRequest, "WebSocket connections are not available yet", "upgrade_required", UPGRADE_REQUIRED),
 )
 
+FRAMES = (
+    *_refuse(
+        unsupported_event="a frame is no object, or of a type that is not taken",
+        unsupported_message_type="a frame is binary",
+        invalid_stream_id="the name of a lane has characters it cannot have, or too many",
+    ),
+    _fail(errors.StreamLimitReached, "the connection has named as many lanes as it may"),
+    _fail(errors.ConnectionLimitReached, "the connection is as old as it may become"),
+    _fail(errors.RateLimitExceeded, "too many creates wait or run on the connection"),
+)
+"""What a WebSocket is told in frames, besides what befalls any create."""
+
 UPSTREAM = (
     _fail(errors.UpstreamError, "the inference server answered something that is no response"),
     _fail(errors.UpstreamError, "the inference server refused the gateway's own key", "upstream_auth_failed"),
@@ -113,5 +125,5 @@ _RESERVED = (
     _fail(errors.NotFound, "the object does not exist for this caller"),
 )
 
-EVERY = (*ANYWHERE, *STORED, *READ, *PAGE, *UPGRADE, *CREATE, *NO_ROUTE, *NO_METHOD, *_RESERVED)
+EVERY = (*ANYWHERE, *STORED, *READ, *PAGE, *UPGRADE, *FRAMES, *CREATE, *NO_ROUTE, *NO_METHOD, *_RESERVED)
 """All there are, some of them more than once."""

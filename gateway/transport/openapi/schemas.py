@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from gateway.protocol import events, items
+from gateway.protocol.envelope import ErrorEnvelope
 from gateway.protocol.events import CATALOGUE
 from gateway.protocol.lifecycle import Phase
 from gateway.protocol.response import DeletedResponse, ItemList, Model, ModelList, Response
 from gateway.transport.health import Live, Report, Verdict, Version
-from gateway.transport.wire_errors import ErrorEnvelope
 
 Schema = dict[str, Any]
 

@@ -1,0 +1,177 @@
+"""What passes over a WebSocket: the frames of a client, read, and those of the gateway, as bytes.
+
+A client's frame is a create, with the parameters beside its `type` or in a `response` of their own. Here only what
+routes it is read; the parameters are checked when its turn comes, by `requests.check_request`, because a create that
+fails then is a failed continuation, and one that cannot be routed is not.
+"""
+
+import re
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from gateway.protocol import codec
+from gateway.protocol.envelope import ErrorObject, build_error_object
+from gateway.protocol.errors import GatewayError, InvalidRequest
+from gateway.protocol.inputs import json_type
+from gateway.protocol.requests import read_json
+
+MAX_EVENT_ID = 512
+"""Longest `event_id` in characters that is repeated in errors; longer ones are left out."""
+
+_CREATE = "response.create"
+_IGNORED = frozenset({"response.processed"})
+_ROUTING = frozenset({"type", "stream_id", "event_id"})
+_STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+
+
+class CreateFrame(Struct, frozen=True, kw_only=True):
+    """One `response.create`, not checked beyond what routes it.
+
+    Attributes:
+        stream_id: the lane it belongs to; None for the default lane.
+        event_id: what errors about it repeat.
+        body: the parameters by name, for an event stream whatever the client said.
+    """
+
+    stream_id: str | None
+    event_id: str | None
+    body: dict[str, Any]
+
+
+class FrameError(Exception):
+    """A frame that cannot be routed; the connection goes on.
+
+    Attributes:
+        error: what is wrong with it.
+        stream_id: its lane, if it named a valid one.
+        event_id: its own id, if that could be read.
+    """
+
+    def __init__(self, error: GatewayError, *, stream_id: str | None = None, event_id: str | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.stream_id = stream_id
+        self.event_id = event_id
+
+
+class ErrorFrame(Struct, tag="error", tag_field="type", kw_only=True):
+    """A failure without a response; `sequence_number` only where a response had begun."""
+
+    status: int
+    stream_id: str | UnsetType = UNSET
+    event_id: str | UnsetType = UNSET
+    sequence_number: int | UnsetType = UNSET
+    error: ErrorObject
+
+
+def read_frame(data: str | bytes, *, max_depth: int, default_model: str | None = None) -> CreateFrame | None:
+    """Return the create a text frame holds, or None for a frame that asks for nothing.
+
+    Args:
+        data: the text, decoded or in UTF-8.
+        max_depth: deepest nesting.
+        default_model: the model of a create that names none.
+
+    Raises:
+        FrameError: `invalid_json`, `unsupported_event` or `invalid_stream_id`.
+    """
+    text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    try:
+        fields = read_json(text, max_depth, what="frame")
+    except InvalidRequest as error:
+        raise FrameError(error) from None
+    if not isinstance(fields, dict):
+        raise FrameError(_unsupported_event(f"A frame must be a JSON object, not {json_type(fields)}."))
+    kind, event_id, stream_id = fields.get("type"), _read_event_id(fields), fields.get("stream_id")
+    is_lane = isinstance(stream_id, str) and _STREAM_ID.fullmatch(stream_id) is not None
+    if isinstance(kind, str) and kind in _IGNORED:
+        return None
+    if kind != _CREATE:
+        unsupported = _unsupported_event(_describe(kind), param="type")
+        raise FrameError(unsupported, stream_id=stream_id if is_lane else None, event_id=event_id)
+    if stream_id is not None and not is_lane:
+        raise FrameError(_invalid_stream_id(), event_id=event_id)
+    return CreateFrame(stream_id=stream_id, event_id=event_id, body=_read_body(fields, default_model))
+
+
+def refuse_binary() -> FrameError:
+    """Return the error about a binary frame, of which nothing is read."""
+    return FrameError(
+        InvalidRequest("Frames must be text that holds JSON, not binary.", code="unsupported_message_type")
+    )
+
+
+def build_error_frame(
+    error: GatewayError,
+    *,
+    stream_id: str | None = None,
+    event_id: str | None = None,
+    sequence_number: int | None = None,
+) -> bytes:
+    """Return the frame that tells of an error.
+
+    Args:
+        error: what went wrong.
+        stream_id: the lane it happened on; None for the default lane, or if it belongs to none.
+        event_id: the id of the client's frame, if that had one.
+        sequence_number: its place among the events of the response, if that has begun.
+    """
+    return codec.encode(
+        ErrorFrame(
+            status=error.status,
+            stream_id=UNSET if stream_id is None else stream_id,
+            event_id=UNSET if event_id is None else event_id,
+            sequence_number=UNSET if sequence_number is None else sequence_number,
+            error=build_error_object(error),
+        )
+    )
+
+
+def tag(event: bytes, stream_id: str | None) -> bytes:
+    """Return an encoded event with the lane it belongs to; one of the default lane is left as it is."""
+    # The characters of a lane's name need no escapes, and no event is an empty object.
+    return event if stream_id is None else b'%b,"stream_id":"%b"}' % (event[:-1], stream_id.encode())
+
+
+def tag_overhead(stream_id: str | None) -> int:
+    """Return by how many bytes `tag` makes an event longer."""
+    return len(tag(b"{}", stream_id)) - len(b"{}")
+
+
+def _read_event_id(fields: dict[str, Any]) -> str | None:
+    event_id = fields.get("event_id")
+    return event_id if isinstance(event_id, str) and len(event_id) <= MAX_EVENT_ID else None
+
+
+def _read_body(fields: dict[str, Any], default_model: str | None) -> dict[str, Any]:
+    body = fields.get("response")
+    if isinstance(body, dict):
+        if fields.get("generate") is not None:
+            body["generate"] = fields["generate"]
+    else:
+        body = {name: value for name, value in fields.items() if name not in _ROUTING}
+    body["stream"] = True
+    body.pop("stream_options", None)
+    if body.get("model") is None and default_model is not None:
+        body["model"] = default_model
+    return body
+
+
+def _describe(kind: Any) -> str:
+    if isinstance(kind, str):
+        return f"Events of type '{kind[:64]}' are not supported."
+    return f"The 'type' of a frame must be a string, not {json_type(kind)}."
+
+
+def _unsupported_event(what: str, param: str | None = None) -> InvalidRequest:
+    return InvalidRequest(f"{what} This connection takes '{_CREATE}'.", code="unsupported_event", param=param)
+
+
+def _invalid_stream_id() -> InvalidRequest:
+    return InvalidRequest(
+        "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, "
+        "numbers, underscores, hyphens, and periods.",
+        code="invalid_stream_id",
+        param="stream_id",
+    )

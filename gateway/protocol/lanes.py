@@ -1,0 +1,183 @@
+"""Who is next on a connection: creates of one lane follow each other, those of different lanes run side by side.
+
+A lane that has something to start and nothing running is ready, and ready lanes stand in one queue. Whoever starts
+leaves it and comes back at its end, so between two creates of one lane every other ready lane has its turn, however
+many creates a lane has waiting. No step but the withdrawal of all takes longer with more of them.
+"""
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from gateway.protocol.errors import RateLimitExceeded, StreamLimitReached
+
+Payload = TypeVar("Payload")
+
+
+class LaneLimits(Struct, frozen=True, kw_only=True):
+    """The bounds of one connection.
+
+    Attributes:
+        max_active: creates that run at once, over all lanes; more wait.
+        max_named_lanes: distinct names of lanes; a name once used stays used.
+        max_outstanding: creates that wait or run.
+        max_outstanding_bytes: the frames of those.
+    """
+
+    max_active: int
+    max_named_lanes: int
+    max_outstanding: int
+    max_outstanding_bytes: int
+
+
+class Ticket(Struct, Generic[Payload], frozen=True, eq=False, kw_only=True):
+    """One create, from its admission to its end; no two are equal.
+
+    Attributes:
+        lane: the name of its lane; None for the default lane.
+        size: bytes of its frame.
+        payload: what is to be started.
+    """
+
+    lane: str | None
+    size: int
+    payload: Payload
+
+
+class _Lane(Generic[Payload]):
+    """What waits on one lane, and what runs."""
+
+    __slots__ = ("active", "waiting")
+
+    def __init__(self) -> None:
+        self.active: Ticket[Payload] | None = None
+        self.waiting: deque[Ticket[Payload]] = deque()
+
+
+class LaneScheduler(Generic[Payload]):
+    """Orders the creates of one connection; it starts nothing itself.
+
+    The caller starts every ticket that `start` and `finish` return, and finishes each once.
+    """
+
+    def __init__(self, limits: LaneLimits) -> None:
+        self._limits = limits
+        self._lanes: dict[str | None, _Lane[Payload]] = {}
+        self._ready: deque[_Lane[Payload]] = deque()
+        self._active = 0
+        self._waiting = 0
+        self._bytes = 0
+
+    @property
+    def active(self) -> int:
+        """Creates that run."""
+        return self._active
+
+    @property
+    def waiting(self) -> int:
+        """Creates that wait."""
+        return self._waiting
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """Bytes of the frames that wait or run."""
+        return self._bytes
+
+    @property
+    def named_lanes(self) -> int:
+        """Names of lanes used so far."""
+        return len(self._lanes) - (None in self._lanes)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or runs."""
+        return not self._active and not self._waiting
+
+    def admit(self, lane: str | None, size: int, payload: Payload) -> Ticket[Payload]:
+        """Queue a create on its lane; a refused one leaves no trace.
+
+        Args:
+            lane: the name of the lane; None for the default lane, which needs no name.
+            size: bytes of the frame.
+            payload: what is to be started.
+
+        Raises:
+            StreamLimitReached: the name would be one too many.
+            RateLimitExceeded: the create would be one too many, or too large beside the others.
+        """
+        self._check(lane, size)
+        queue = self._lanes.get(lane)
+        if queue is None:
+            queue = self._lanes[lane] = _Lane()
+        ticket = Ticket(lane=lane, size=size, payload=payload)
+        if queue.active is None and not queue.waiting:
+            self._ready.append(queue)
+        queue.waiting.append(ticket)
+        self._waiting += 1
+        self._bytes += size
+        return ticket
+
+    def start(self) -> list[Ticket[Payload]]:
+        """Return what is to be started now, which runs from here on."""
+        started = []
+        while self._ready and self._active < self._limits.max_active:
+            lane = self._ready.popleft()
+            lane.active = lane.waiting.popleft()
+            self._active += 1
+            self._waiting -= 1
+            started.append(lane.active)
+        return started
+
+    def finish(self, ticket: Ticket[Payload], *, successor: Ticket[Payload] | None = None) -> list[Ticket[Payload]]:
+        """End what runs and return what is to be started now, which runs from here on.
+
+        Args:
+            ticket: what ended.
+            successor: what goes on in its place, on the same lane, before anything that waits there. It was promised
+                when its predecessor ran, so no limit refuses it; its bytes count.
+
+        Raises:
+            ValueError: the ticket does not run, or its successor is of another lane.
+        """
+        lane = self._lanes.get(ticket.lane)
+        if lane is None or lane.active is not ticket:
+            raise ValueError("only what runs can end")
+        if successor is not None and successor.lane != ticket.lane:
+            raise ValueError("a successor stays on the lane")
+        self._bytes -= ticket.size
+        lane.active = successor
+        if successor is not None:
+            self._bytes += successor.size
+            return [successor]
+        self._active -= 1
+        if lane.waiting:
+            self._ready.append(lane)
+        return self.start()
+
+    def withdraw(self) -> list[Ticket[Payload]]:
+        """Take back everything that waits and return it, each lane in its order; what runs goes on."""
+        withdrawn = [ticket for lane in self._lanes.values() for ticket in lane.waiting]
+        for lane in self._lanes.values():
+            lane.waiting.clear()
+        self._ready.clear()
+        self._waiting = 0
+        self._bytes -= sum(ticket.size for ticket in withdrawn)
+        return withdrawn
+
+    def _check(self, lane: str | None, size: int) -> None:
+        # First what waiting does not mend.
+        limits = self._limits
+        if lane is not None and lane not in self._lanes and self.named_lanes >= limits.max_named_lanes:
+            raise StreamLimitReached(limits.max_named_lanes)
+        if self._active + self._waiting >= limits.max_outstanding:
+            raise RateLimitExceeded(
+                f"This connection has {limits.max_outstanding} creates waiting or running, the most it may have "
+                "([websocket] max_outstanding); send it again after one has ended."
+            )
+        if self._bytes + size > limits.max_outstanding_bytes:
+            raise RateLimitExceeded(
+                f"With this create of {size} bytes, those waiting or running on this connection would be "
+                f"{self._bytes + size} bytes; {limits.max_outstanding_bytes} are accepted "
+                "([websocket] max_outstanding_bytes). Send it again after others have ended."
+            )

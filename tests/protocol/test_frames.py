@@ -1,0 +1,261 @@
+"""Frames of a WebSocket: what routes a create, what is refused before that, and the gateway's own frames."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.protocol import codec
+from gateway.protocol.errors import InvalidRequest, ResourceLimitExceeded, Unavailable
+from gateway.protocol.events import OutputTextDelta
+from gateway.protocol.frames import (
+    MAX_EVENT_ID,
+    FrameError,
+    build_error_frame,
+    read_frame,
+    refuse_binary,
+    tag,
+    tag_overhead,
+)
+from gateway.protocol.requests import RequestPolicy, check_request
+
+INVALID_STREAM_ID = (
+    "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, "
+    "numbers, underscores, hyphens, and periods."
+)
+lanes = st.from_regex(r"[A-Za-z0-9_.-]{1,256}", fullmatch=True)
+
+
+def read(default_model=None, **fields):
+    text = json.dumps({"type": "response.create", **fields})
+    return read_frame(text, max_depth=100, default_model=default_model)
+
+
+def refusal_of(data):
+    with pytest.raises(FrameError) as refused:
+        read_frame(data if isinstance(data, str | bytes) else json.dumps(data), max_depth=100)
+    return refused.value
+
+
+# ---------------------------------------------------------------- creates
+
+
+def test_a_flat_create_has_its_parameters_beside_the_type():
+    frame = read(stream_id="main", event_id="e1", model="m", input="hi", store=False, client_metadata={"a": "b"})
+    assert (frame.stream_id, frame.event_id) == ("main", "e1")
+    assert frame.body == {"model": "m", "input": "hi", "store": False, "client_metadata": {"a": "b"}, "stream": True}
+
+
+def test_a_nested_create_has_them_in_response():
+    frame = read(stream_id="main", event_id="e1", generate=False, response={"model": "m", "input": "hi", "top_k": 5})
+    assert (frame.stream_id, frame.event_id) == ("main", "e1")
+    assert frame.body == {"model": "m", "input": "hi", "top_k": 5, "generate": False, "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside", "taken"), [(False, True, False), (None, False, False), (True, None, True)]
+)
+def test_generate_beside_a_nested_create_wins(outside, inside, taken):
+    assert read(generate=outside, response={"generate": inside}).body["generate"] is taken
+
+
+@pytest.mark.parametrize("response", [None, "text", []])
+def test_a_response_that_is_no_object_is_a_field_like_others(response):
+    assert read(model="m", response=response).body == {"model": "m", "response": response, "stream": True}
+
+
+def test_bytes_are_read_as_text_is():
+    text = '{"type":"response.create","model":"\u00e9","input":"\\ud800"}'
+    assert read_frame(text.encode(), max_depth=2) == read_frame(text, max_depth=2)
+    assert read_frame(text, max_depth=2).body["model"] == "\u00e9"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("stream", [True, False, None, "no", 7, {}])
+def test_it_streams_whatever_the_client_says(nested, stream):
+    fields = {"stream": stream, "stream_options": stream}
+    assert read(**({"response": fields} if nested else fields)).body == {"stream": True}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(("named", "taken"), [("m", "m"), (None, "default"), ("", "")])
+def test_the_default_model_is_for_creates_that_name_none(nested, named, taken):
+    fields = {"model": named}
+    frame = read(default_model="default", **({"response": fields} if nested else fields))
+    assert frame.body["model"] == taken
+    assert "model" not in read(input="hi").body
+
+
+def test_null_is_the_default_lane_and_no_event_id():
+    for frame in (read(), read(stream_id=None, event_id=None)):
+        assert (frame.stream_id, frame.event_id) == (None, None)
+
+
+@given(lanes)
+def test_lanes_are_named_freely_within_the_rules(lane):
+    assert read(stream_id=lane).stream_id == lane
+
+
+def test_the_longest_name_of_a_lane_has_256_characters():
+    assert read(stream_id="a" * 256).stream_id == "a" * 256
+
+
+@pytest.mark.parametrize(
+    "stream_id",
+    ["", "a" * 257, "a b", "a/b", "a\n", "\u00e9", "\u0663", "\ud800", 5, True, False, 0, [], ["a"], {}],
+)
+def test_a_lane_of_another_name_is_refused_without_repeating_it(stream_id):
+    refused = refusal_of({"type": "response.create", "stream_id": stream_id, "event_id": "e1", "model": "m"})
+    assert (refused.error.code, refused.error.param) == ("invalid_stream_id", "stream_id")
+    assert (refused.error.status, refused.error.message) == (400, INVALID_STREAM_ID)
+    assert (refused.stream_id, refused.event_id) == (None, "e1")
+
+
+@pytest.mark.parametrize("event_id", [5, [], {}, True, "e" * (MAX_EVENT_ID + 1)])
+def test_an_event_id_that_cannot_be_repeated_is_no_error(event_id):
+    assert read(event_id=event_id).event_id is None
+    assert read(event_id="e" * MAX_EVENT_ID).event_id == "e" * MAX_EVENT_ID
+    assert refusal_of({"type": "x", "event_id": event_id}).event_id is None
+
+
+@pytest.mark.parametrize("stream_id", ["main", "not valid"])
+def test_what_asks_for_nothing_is_nothing(stream_id):
+    data = json.dumps({"type": "response.processed", "response_id": "resp_1", "stream_id": stream_id})
+    assert read_frame(data, max_depth=100) is None
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize("data", ["", "{", "{bad", '{"a":NaN}', b'{"a":"\xff"}', "[" * 1000, "{'a':1}"])
+def test_what_is_no_json_is_refused(data):
+    refused = refusal_of(data)
+    assert (refused.error.status, refused.error.type) == (400, "invalid_request_error")
+    assert (refused.error.code, refused.error.param) == ("invalid_json", None)
+    assert refused.error.message.startswith("The frame is ")
+    assert (refused.stream_id, refused.event_id) == (None, None)
+
+
+def test_depth_is_the_callers_to_bound():
+    data = '{"type":"response.create","input":[[1]]}'
+    assert read_frame(data, max_depth=3)
+    with pytest.raises(FrameError, match="nested deeper than 2 levels") as refused:
+        read_frame(data, max_depth=2)
+    assert refused.value.error.code == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "param"),
+    [
+        ([], "must be a JSON object, not an array", None),
+        ("null", "must be a JSON object, not null", None),
+        ('"response.create"', "must be a JSON object, not a string", None),
+        ({}, "'type' of a frame must be a string, not null or nothing", "type"),
+        ({"type": None}, "'type' of a frame must be a string", "type"),
+        ({"type": ["response.create"]}, "'type' of a frame must be a string, not an array", "type"),
+        ({"type": {}}, "'type' of a frame must be a string, not an object", "type"),
+        ({"type": "response.steer"}, "type 'response.steer' are not supported", "type"),
+        ({"type": "response.inject"}, "type 'response.inject' are not supported", "type"),
+        ({"type": "response.create "}, "type 'response.create ' are not supported", "type"),
+    ],
+)
+def test_other_events_are_refused_with_what_is_taken(data, words, param):
+    refused = refusal_of(data)
+    assert (refused.error.status, refused.error.type) == (400, "invalid_request_error")
+    assert (refused.error.code, refused.error.param) == ("unsupported_event", param)
+    assert words in refused.error.message
+    assert refused.error.message.endswith("This connection takes 'response.create'.")
+    assert str(refused) == refused.error.message
+
+
+def test_a_long_type_is_not_repeated_at_length():
+    assert len(refusal_of({"type": "t" * 10_000}).error.message) < 200
+
+
+@pytest.mark.parametrize(("stream_id", "repeated"), [("main", "main"), ("not valid", None), (5, None), (None, None)])
+def test_a_refusal_belongs_to_the_lane_it_names_validly(stream_id, repeated):
+    refused = refusal_of({"type": "x", "stream_id": stream_id, "event_id": "e1"})
+    assert refused.error.code == "unsupported_event"
+    assert (refused.stream_id, refused.event_id) == (repeated, "e1")
+
+
+def test_binary_frames_are_refused_unread():
+    refused = refuse_binary()
+    assert (refused.error.status, refused.error.type) == (400, "invalid_request_error")
+    assert (refused.error.code, refused.error.param) == ("unsupported_message_type", None)
+    assert (refused.stream_id, refused.event_id) == (None, None)
+
+
+# ---------------------------------------------------------------- the parameters of a create
+
+
+def check(**fields):
+    return check_request(read(model="m", **fields).body, RequestPolicy(strict=True), on_websocket=True)
+
+
+def test_what_routes_a_create_is_no_parameter_of_it():
+    request = check(input="hi", stream_id="main", event_id="e1", stream="no", stream_options=7)
+    assert (request.extras, request.stream, request.generate) == ({}, True, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"background": True}, "background", "unsupported_parameter"),
+        ({"background": "yes"}, "background", "invalid_type"),
+        ({"generate": "no"}, "generate", "invalid_type"),
+        ({"generate": 0}, "generate", "invalid_type"),
+        ({"response": {"model": "m", "stream_id": "main"}}, "stream_id", "unsupported_parameter"),
+    ],
+)
+def test_what_is_wrong_with_a_create_is_told_when_it_is_checked(fields, param, code):
+    with pytest.raises(InvalidRequest) as refused:
+        check(input="hi", **fields)
+    assert (refused.value.status, refused.value.param, refused.value.code) == (400, param, code)
+    assert f"'{param}'" in refused.value.message
+
+
+# ---------------------------------------------------------------- the gateway's frames
+
+
+def test_an_error_frame_carries_what_is_known():
+    error = InvalidRequest("No.", code="invalid_value", param="input")
+    assert codec.decode(build_error_frame(error, stream_id="main", event_id="e1", sequence_number=0)) == {
+        "type": "error",
+        "status": 400,
+        "stream_id": "main",
+        "event_id": "e1",
+        "sequence_number": 0,
+        "error": {"message": "No.", "type": "invalid_request_error", "param": "input", "code": "invalid_value"},
+    }
+    assert set(codec.decode(build_error_frame(error))) == {"type", "status", "error"}
+
+
+def test_a_limit_is_named_and_a_drain_keeps_its_status():
+    frame = codec.decode(build_error_frame(ResourceLimitExceeded("max_stream_event_bytes", 512)))
+    assert frame["status"] == 502
+    assert (frame["error"]["resource"], frame["error"]["limit"]) == ("max_stream_event_bytes", 512)
+    frame = codec.decode(build_error_frame(Unavailable("Shutting down.")))
+    assert (frame["status"], frame["error"]["code"]) == (503, "server_is_overloaded")
+
+
+def test_half_a_surrogate_pair_comes_back_as_it_was():
+    frame = build_error_frame(InvalidRequest("\ud800"), event_id="\ud800")
+    assert codec.decode(frame)["event_id"] == "\ud800"
+    assert codec.decode(frame)["error"]["message"] == "?"
+
+
+@given(lanes, st.text())
+def test_a_tag_is_one_more_member_of_the_event(lane, delta):
+    event = OutputTextDelta(sequence_number=3, item_id="msg_1", output_index=0, content_index=0, delta=delta)
+    plain = codec.encode(event)
+    tagged = tag(plain, lane)
+    assert codec.decode(tagged) == {**codec.decode(plain), "stream_id": lane}
+    assert len(tagged) == len(plain) + tag_overhead(lane)
+
+
+def test_the_default_lane_has_no_tag():
+    assert tag(b'{"type":"x"}', None) == b'{"type":"x"}'
+    assert tag_overhead(None) == 0
+    assert tag_overhead("a" * 256) == len(',"stream_id":""') + 256
