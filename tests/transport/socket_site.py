@@ -215,3 +215,13 @@ async def socket_site(**settings):
         yield site
     finally:
         await site.close()
+
+
+async def files_at_rest():
+    """Count the open files after a first WebSocket has come and gone: a loop opens some for itself."""
+    async with socket_site() as site:
+        client, _ = await site.open()
+        client.end()
+        await site.empty()
+    await asyncio.sleep(0.01)
+    return open_files()

@@ -14,6 +14,7 @@ from transport.socket_site import (
     TEXT,
     TOO_LARGE,
     close_frame,
+    files_at_rest,
     frame,
     open_files,
     socket_site,
@@ -89,8 +90,8 @@ async def test_a_message_too_large_behind_close_is_not_answered():
     async with socket_site(max_message_bytes=1000, close_timeout_seconds=SHORT) as site:
         client, socket = await site.open()
         closing = asyncio.create_task(socket.close(1000))
-        await client.send(frame(TEXT, b"x" * 2000))
         assert await client.close_code() == 1000
+        await client.send(frame(TEXT, b"x" * 2000))
         assert await client.rest() == b""
         await closing
 
@@ -135,7 +136,7 @@ async def test_a_client_that_must_catch_up_is_waited_for():
 
 
 async def test_a_client_that_takes_nothing_is_left_at_the_deadline():
-    before = open_files()
+    before = await files_at_rest()
     async with socket_site(send_deadline_seconds=SHORT) as site:
         client, socket = await site.open()
         left = asyncio.Event()
@@ -167,7 +168,7 @@ async def test_a_client_that_reads_slowly_is_not_left():
 
 
 async def test_a_close_that_is_never_answered_ends_in_time():
-    before = open_files()
+    before = await files_at_rest()
     async with socket_site(close_timeout_seconds=SHORT) as site:
         client, socket = await site.open()
         await asyncio.wait_for(socket.close(1000), LONG)
@@ -178,7 +179,7 @@ async def test_a_close_that_is_never_answered_ends_in_time():
 
 
 async def test_a_close_that_cannot_leave_ends_at_the_deadline():
-    before = open_files()
+    before = await files_at_rest()
     async with socket_site(close_timeout_seconds=SHORT / 3, send_deadline_seconds=SHORT) as site:
         _, socket = await site.open()
         socket.write([MUCH])
