@@ -7,8 +7,8 @@ from struct import Struct
 from websockets.datastructures import Headers
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
-from websockets.protocol import LoggerLike
 from websockets.server import ServerProtocol
+from websockets.typing import LoggerLike
 
 from gateway.protocol.errors import InvalidRequest
 from gateway.transport.wire_errors import http_error

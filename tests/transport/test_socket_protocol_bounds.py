@@ -211,6 +211,26 @@ async def test_a_client_that_closes_without_reading_is_left_at_the_deadline():
         assert socket.close_code == 1000
 
 
+async def test_a_failed_client_that_does_not_read_is_left_at_the_deadline():
+    async with socket_site(send_deadline_seconds=SHORT, close_timeout_seconds=SHORT / 3) as site:
+        client, socket = await site.open()
+        socket.write([MUCH])
+        await client.send(frame(3))
+        await site.empty()
+        assert socket.close_code == 1002
+
+
+async def test_a_failed_client_gets_what_was_written_before():
+    async with socket_site(max_message_bytes=1000, close_timeout_seconds=SHORT / 3) as site:
+        client, socket = await site.open()
+        socket.write([MUCH])
+        await client.send(frame(TEXT, declared=1001))
+        await asyncio.sleep(SHORT)
+        assert await client.texts(2) == [MUCH, TOO_LARGE]
+        assert await client.close_code() == 1009
+        assert await client.rest() == b""
+
+
 async def test_closing_wakes_whoever_waits_for_the_client():
     async with socket_site() as site:
         client, socket = await site.open()
