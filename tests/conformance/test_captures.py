@@ -55,6 +55,7 @@ def expect_kept(gateway: Gateway, capture: Capture, response: Json) -> None:
         assert kept.json == response
 
 
+@pytest.mark.checklist(39, 41, 42, 43, 44)
 @pytest.mark.parametrize("name", STREAMED)
 def test_streams(gateway: Gateway, name: str) -> None:
     capture = captures.load(name)
@@ -70,6 +71,7 @@ def test_streams(gateway: Gateway, name: str) -> None:
     expect_kept(gateway, capture, answer.final)
 
 
+@pytest.mark.checklist(36, 44)
 @pytest.mark.parametrize("name", WHOLE)
 def test_json(gateway: Gateway, name: str) -> None:
     capture = captures.load(name)

@@ -93,6 +93,7 @@ class Cutter:
             self._judged.add(known)
 
 
+@pytest.mark.checklist(35, 37)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("broken", [False, True], ids=["ends", "breaks"])
 @pytest.mark.parametrize("name", RECORDINGS)

@@ -92,6 +92,7 @@ def test_the_lifecycle_is_drawn_from_the_table() -> None:
     assert diagram.text.strip() == draw()
 
 
+@pytest.mark.checklist(60)
 def test_every_error_code_has_a_row() -> None:
     page = (ROOT / "docs/reference/errors.md").read_text()
     rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))

@@ -272,6 +272,7 @@ async def test_what_follows_the_end_is_not_read():
     assert response["status"] == "completed"
 
 
+@pytest.mark.checklist(34)
 async def test_what_is_no_event_of_ours_is_passed_over():
     bench = Bench()
     first, *rest = SPOKEN.frames()
@@ -307,6 +308,7 @@ async def test_a_deadline_before_the_upstream_accepts_fails_the_request_itself(f
 # ---------------------------------------------------------------- our own faults
 
 
+@pytest.mark.checklist(24)
 async def test_a_fault_of_ours_in_a_stream_is_logged_and_told_as_such(caplog):
     bench = Bench()
     response = ended(await bench.stream(Reply([*says("Hello").frames()[:5], ZeroDivisionError("secret")])))

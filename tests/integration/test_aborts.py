@@ -26,6 +26,7 @@ def watched(tmp_path: Path, upstream: Upstream) -> Iterator[WatchedGateway]:
         yield running
 
 
+@pytest.mark.checklist(18, 25)
 def test_three_hundred_aborts_leave_nothing_behind(watched: WatchedGateway, upstream: Upstream) -> None:
     report = Campaign(watched, upstream, [ABORTS // 3, ABORTS], seed=300).run()
     assert report.broken == []

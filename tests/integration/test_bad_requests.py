@@ -86,6 +86,7 @@ def expect_refusal(answer: Answer, code: str, param: str | None = None, status: 
 # ---------------------------------------------------------------- what is no request
 
 
+@pytest.mark.checklist(11)
 @pytest.mark.parametrize(
     "body",
     [
@@ -265,6 +266,7 @@ def test_the_input_of_an_unknown_response(caller: Client) -> None:
     expect_refusal(caller.get(f"{RESPONSES}/{NOBODY}/input_items"), "response_not_found", status=404)
 
 
+@pytest.mark.checklist(55)
 @pytest.mark.parametrize(
     "parent", [NOBODY, "", "x", "\x00", "\ud800", "r" * 100_000], ids=lambda parent: ascii(parent)[:20]
 )

@@ -91,6 +91,7 @@ def test_a_streamed_response_can_be_continued(gateway: Gateway, upstream: Upstre
     assert texts_sent(upstream, model) == ["q1", "a1", "q2"]
 
 
+@pytest.mark.checklist(47)
 def test_an_unstored_response_cannot_be_continued(gateway: Gateway, upstream: Upstream) -> None:
     model = upstream.script("unstored", says("a1"))
     answer = ask(gateway, model, "q2", told(gateway, model, "q1", store=False))
@@ -115,6 +116,7 @@ class TestToolOutputs:
         with client(gateway.port) as caller:
             return caller.get(f"/v1/responses/{parent}").json["output"][0]["call_id"]
 
+    @pytest.mark.checklist(39, 40, 51)
     def test_an_output_reaches_the_model_behind_its_call(
         self, gateway: Gateway, upstream: Upstream, model: str, parent: str
     ) -> None:
@@ -156,6 +158,7 @@ class TestToolOutputs:
         told(gateway, model, [output(self.call_id(gateway, parent))], parent)
 
 
+@pytest.mark.checklist(51)
 def test_an_output_without_any_call_is_refused(gateway: Gateway, upstream: Upstream) -> None:
     model = upstream.script("orphan", says("never"))
     refused(ask(gateway, model, [output("call_unknown")]), "invalid_tool_output")
@@ -196,6 +199,7 @@ def test_an_incomplete_call_that_is_sent_again_is_left_out(gateway: Gateway, ups
     assert len(items_sent(upstream, model)) == 2
 
 
+@pytest.mark.checklist(46)
 def test_history_outlives_a_restart(start_gateway: Callable[..., Gateway], upstream: Upstream) -> None:
     model = upstream.script("restart", in_turn(says("a1"), says("a2"), says("a3")))
     gateway = start_gateway()

@@ -52,6 +52,7 @@ LEAVING = [
 ]
 
 
+@pytest.mark.checklist(25)
 @pytest.mark.parametrize(("model", "script", "stream", "wait_for"), LEAVING)
 def test_the_upstream_is_told_at_once(
     gateway: Gateway,

@@ -138,6 +138,7 @@ def expect_no_harm(gateway: Gateway, upstream: Upstream, model: str) -> None:
     assert healthy.deltas() == "well"
 
 
+@pytest.mark.checklist(33, 35, 37, 38)
 @pytest.mark.parametrize("fault", BEGUN, ids=lambda fault: fault.name)
 def test_a_stream_that_breaks_ends_as_failed(hasty: Gateway, upstream: Upstream, fault: Fault) -> None:
     model, answer = ask(hasty, upstream, fault)
@@ -153,6 +154,7 @@ def test_a_stream_that_breaks_ends_as_failed(hasty: Gateway, upstream: Upstream,
     expect_no_harm(hasty, upstream, model)
 
 
+@pytest.mark.checklist(32, 56)
 @pytest.mark.parametrize("fault", REFUSED, ids=lambda fault: f"{fault.name}, {'stream' if fault.stream else 'JSON'}")
 def test_a_call_that_never_began_gets_a_status(hasty: Gateway, upstream: Upstream, fault: Fault) -> None:
     model, answer = ask(hasty, upstream, fault)

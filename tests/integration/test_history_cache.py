@@ -84,6 +84,7 @@ def run_chain(gateway: CountedGateway, model: str, turns: int, parent: str | Non
     return parent
 
 
+@pytest.mark.checklist(45)
 @pytest.mark.parametrize(
     ("settings", "reads"),
     [

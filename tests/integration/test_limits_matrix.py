@@ -51,6 +51,7 @@ def test_row_5_repeated_snapshots_do_not_count(gateway: Gateway, upstream: Upstr
     expect_stored_text(gateway, ask(gateway, model), text)
 
 
+@pytest.mark.checklist(36)
 def test_row_6_a_long_answer_cut_by_its_token_limit(gateway: Gateway, upstream: Upstream) -> None:
     thought, text = spread(6771, 1672), spread(7265, 6312)
     items = [reasoning("".join(thought)), message("".join(text))]

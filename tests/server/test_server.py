@@ -35,6 +35,7 @@ def messages(errors):
 # ---------------------------------------------------------------- sockets
 
 
+@pytest.mark.checklist(8)
 def test_accepted_sockets_inherit_the_options():
     listeners = bind_listeners(config(socket_send_buffer_bytes=65536))
     listeners.public.listen()

@@ -30,6 +30,7 @@ async def test_returns_what_was_appended(store):
     assert found == response
 
 
+@pytest.mark.checklist(54)
 async def test_returns_nothing_for_unknown_and_foreign_ids(store):
     response = make_response(make_item())
     await store.append(response)
@@ -81,6 +82,7 @@ async def test_parent_and_child_may_be_appended_at_once(store):
     assert len(history.items) == 40
 
 
+@pytest.mark.checklist(61)
 async def test_item_ids_and_call_ids_may_repeat(store):
     same = make_item(id="msg_same", call_id="call_same")
     first = make_response(same, same)
@@ -125,6 +127,7 @@ async def test_refuses_an_id_that_is_taken_and_keeps_the_first(store):
     assert await store.response("local", first.id) == first
 
 
+@pytest.mark.checklist(54)
 async def test_refuses_a_parent_that_is_unknown_or_foreign(store):
     foreign = make_response(principal="other")
     await store.append(foreign)

@@ -21,6 +21,7 @@ def test_loopback_names_are_hosts(host):
     assert refusal(HostPolicy("127.0.0.1"), host) is None
 
 
+@pytest.mark.checklist(6)
 @pytest.mark.parametrize(
     "host",
     [
@@ -79,6 +80,7 @@ def test_same_origin_and_listed_origins_pass():
     assert refusal(policy, b"gateway.example", b"http://chat.example") == "origin_not_allowed"
 
 
+@pytest.mark.checklist(6)
 @pytest.mark.parametrize(
     "origin", [b"null", b"", b"http://evil.example", b"http://localhost.evil.example", b"http://evil@localhost"]
 )

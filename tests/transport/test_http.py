@@ -100,6 +100,7 @@ async def test_a_request_beyond_the_limit_is_refused_before_it_is_read():
     assert len(client.waiting) == 1
 
 
+@pytest.mark.checklist(29)
 async def test_a_place_is_held_until_the_last_byte():
     site = Site(whole(HELLO))
     client = Conversation(request())
@@ -257,6 +258,7 @@ async def test_a_client_that_leaves_while_it_waits_for_json(reply):
     assert site.bench.engine.active == 0
 
 
+@pytest.mark.checklist(26)
 async def test_a_client_that_leaves_during_the_commit_finds_its_response():
     store = HeldStore()
     site = Site(whole(HELLO), store=store)

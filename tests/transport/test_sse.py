@@ -109,6 +109,7 @@ async def test_keepalives_begin_with_the_answer():
 # ---------------------------------------------------------------- clients that leave
 
 
+@pytest.mark.checklist(25)
 @pytest.mark.parametrize("steps", [0, 5], ids=["before the first event", "in the middle"])
 async def test_a_client_that_leaves_ends_the_upstream_call(steps):
     reply = Reply([*HELLO.frames()[:steps], asyncio.Event()])

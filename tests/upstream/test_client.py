@@ -174,6 +174,7 @@ async def test_redirects_are_not_followed(raw_server, connect, call, answer):
     assert len(server.requests) == 1
 
 
+@pytest.mark.checklist(56)
 async def test_huge_error_body_is_not_read_to_its_end(raw_server, connect, call):
     sent = 0
 

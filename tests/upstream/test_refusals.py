@@ -20,6 +20,7 @@ def error(message: str, type: str, param: str | None, code: object) -> dict:
 
 
 # Bodies as vLLM 0.32 and llama.cpp b11434 sent them.
+@pytest.mark.checklist(56)
 @pytest.mark.parametrize(
     ("status", "body", "code", "param"),
     [
@@ -179,6 +180,7 @@ def test_without_a_secret_or_a_text_nothing_is_redacted(value, secret):
     assert redact(value, secret) == value
 
 
+@pytest.mark.checklist(56)
 def test_long_messages_are_cut():
     assert len(read(400, error("x" * 100_000, "t" * 500, "p" * 500, None)).message) == MAX_MESSAGE_CHARS
 

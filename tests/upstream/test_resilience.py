@@ -270,6 +270,7 @@ async def test_failures_open_it_and_calls_are_refused_before_any_connection(
     assert "upstream default: circuit breaker open" in caplog.text
 
 
+@pytest.mark.checklist(62)
 @pytest.mark.parametrize("mood", ["400 Bad", "401 No", "404 No", "408 No", "413 No", "422 No", "429 Slow", "500 Oops"])
 async def test_what_one_request_may_be_to_blame_for_never_opens_it(moody, reach, call, watched, mood):
     upstream = await reach(moody.url, breaker_failures=2)
