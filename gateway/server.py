@@ -24,7 +24,6 @@ from gateway.config.addresses import split_bind
 from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.reload import Reloader
 from gateway.telemetry.names import LOGGER_SERVER
-from gateway.transport.connection import cancel
 from gateway.transport.protocol import ConnectionProtocol
 
 EXIT_DONE = 0
@@ -102,7 +101,10 @@ class _Server(uvicorn.Server):
             connection.transport.abort()
         if self.server_state.tasks:
             await asyncio.wait(self.server_state.tasks, timeout=_ABORT_GRACE_SECONDS)
-            await cancel(*self.server_state.tasks)
+            left = list(self.server_state.tasks)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
 
 class GatewayServer(_Server):

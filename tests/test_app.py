@@ -2,6 +2,7 @@ import logging
 
 import httpx
 import pytest
+from transport.asgi import Conversation
 
 from gateway.app import Gateway, StartError, build_parts
 from gateway.config.schema import AdminConfig, GatewayConfig, ServerConfig, StorageConfig, UpstreamConfig
@@ -9,6 +10,7 @@ from gateway.config.secret import Secret, SecretUrl
 from gateway.ports import UpstreamHealth
 from gateway.protocol.errors import NotFound, Unavailable
 from gateway.storage.memory import MemoryStore
+from gateway.transport.connection import CONNECTION_EXTENSION
 
 
 class FakeEngine:
@@ -236,7 +238,12 @@ async def test_a_reload_reaches_every_part():
         server=ServerConfig(max_request_body_bytes=40, allowed_hosts=("llm.example",)),
         upstream=UpstreamConfig(models=("x",), api_key=Secret("s3cret"), idle_timeout_seconds=7.0),
     )
-    transport = httpx.ASGITransport(app=gateway.public)
+
+    async def lend(scope, receive, send):
+        """As the server does."""
+        await gateway.public({**scope, "extensions": {CONNECTION_EXTENSION: Conversation()}}, receive, send)
+
+    transport = httpx.ASGITransport(app=lend)
     async with httpx.AsyncClient(transport=transport, base_url="http://llm.example") as client:
         assert (await client.get("/livez")).status_code == 403
         reload = gateway.reload(other)

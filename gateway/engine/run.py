@@ -12,7 +12,7 @@ from msgspec import Struct
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
 from gateway.engine.deadline import Deadline
-from gateway.engine.delivery import Delivery, EncodedEvent
+from gateway.engine.delivery import Channel
 from gateway.engine.failures import log_failure, name_outcome
 from gateway.engine.outbox import Outbox
 from gateway.engine.routing import Route
@@ -120,10 +120,12 @@ class Run:
         self._tracing = tracing
         self._turn = plan.turn
         self._round: Round = plan.turn.open_round()
-        self._delivery: Delivery | None = None
+        self._channel: Channel | None = None
         self._outbox = Outbox(self._turn, settings.limits, metrics)
         self._longest_line = 0
-        self._accepted = False
+        # Whether a failure belongs into the stream, because the upstream has accepted the call.
+        self._told = False
+        self._early: asyncio.Task[None] | None = None
         self._deadline = Deadline(settings.deadline_seconds)
 
     # ------------------------------------------------------------ the two forms of an answer
@@ -146,18 +148,20 @@ class Run:
         self._count_end(event.response.status)
         return event.response
 
-    async def stream(self, delivery: Delivery) -> None:
-        """Make the response as a stream of events; every outcome ends the delivery, all but a cancellation tell it."""
-        self._delivery = delivery
+    async def stream(self, channel: Channel) -> None:
+        """Make the response as a stream of events, and tell every outcome but a cancellation.
+
+        Raises:
+            GatewayError: it failed before the client was told anything.
+        """
+        self._channel = channel
         try:
-            await self._stream()
+            await self._stream(channel)
         except GatewayError as error:
-            self._fail(error)
+            await self._fail(channel, error)
         except Exception:
             _logger.exception("a run failed unexpectedly")
-            self._fail(InternalError())
-        finally:
-            delivery.finish()
+            await self._fail(channel, InternalError())
 
     def cut_off(self, error: GatewayError) -> None:
         """End the run with this error and abort its upstream call, unless its commit has begun: then it ends itself."""
@@ -165,16 +169,16 @@ class Run:
 
     # ------------------------------------------------------------ a stream from begin to terminal
 
-    async def _stream(self) -> None:
-        delivery = self._expect_delivery()
+    async def _stream(self, channel: Channel) -> None:
         self._begin_stream()
         # The status is held until the upstream has accepted the call, but not for ever.
-        timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._release_early)
+        timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._begin_early)
         try:
             async with self._deadline:
                 await self._infer(stream=True)
         finally:
             timer.cancel()
+            await self._settle_early()
         event = self._propose()
         data = self._outbox.encode(event)
         try:
@@ -183,8 +187,7 @@ class Run:
             self._turn.rewind(event.sequence_number)
             raise
         self._outbox.keep(event, data)
-        await delivery.put(self._outbox.take(), last=True)
-        delivery.release()
+        await channel.end(self._outbox.take())
         self._count_end(event.response.status)
 
     def _begin_stream(self) -> None:
@@ -194,22 +197,25 @@ class Run:
         try:
             self._outbox.add(in_progress)
         except ResourceLimitExceeded:
-            self._expect_delivery().release()
+            # What was measured fits and tells more than the status of a refusal could.
+            self._told = True
             raise
 
-    def _release_early(self) -> None:
-        delivery = self._expect_delivery()
-        if not delivery.released and self._outbox:
-            delivery.put_now(self._outbox.take())
-            delivery.release()
+    def _begin_early(self) -> None:
+        channel = self._expect_channel()
+        if not channel.opened and self._outbox:
+            self._early = asyncio.create_task(channel.put(self._outbox.take()))
 
-    def _fail(self, error: GatewayError) -> None:
-        """Tell a failure, whatever state it left the turn in; the last batch of a stream waits for nobody."""
+    async def _settle_early(self) -> None:
+        """Wait until an early beginning is through: a channel is for one batch after the other."""
+        if self._early is not None:
+            await self._early
+
+    async def _fail(self, channel: Channel, error: GatewayError) -> None:
+        """Tell a failure, whatever state it left the turn in."""
         self._count_end("failed", error)
-        delivery = self._expect_delivery()
-        if not self._accepted and not delivery.released:
-            delivery.finish(error)
-            return
+        if not (self._told or channel.opened):
+            raise error
         try:
             owed, failures = self._turn.fail(error, self._round)
             self._add_owed(owed)
@@ -217,8 +223,7 @@ class Run:
         except Exception:
             _logger.exception("a failure could not be told in full")
             self._outbox.add_first([minimal_error(error, self._outbox.next_number)])
-        delivery.put_now(self._outbox.take())
-        delivery.release()
+        await channel.end(self._outbox.take())
 
     def _add_owed(self, owed: list[Event]) -> None:
         for event in owed:
@@ -281,9 +286,10 @@ class Run:
             complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
             if not complete:
                 if self._outbox:
-                    batch = self._outbox.take()
-                    if not self._expect_delivery().write_through(batch):
-                        await self._deliver(batch)
+                    batch, channel = self._outbox.take(), self._expect_channel()
+                    if not channel.write(batch):
+                        await self._settle_early()
+                        await channel.put(batch)
                 if not chunk:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
         self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(_FIELD))
@@ -300,10 +306,10 @@ class Run:
                 self._metrics.unknown_events_total.inc()
                 continue
             out = ingest(round_, event)
-            if self._delivery is not None:
+            if self._channel is not None:
                 for one in out:
                     keep(one)
-            self._accepted = True
+            self._told = True
             if round_.ended:
                 return True
         return False
@@ -334,16 +340,10 @@ class Run:
     # ------------------------------------------------------------ events on their way out
 
     def _encode(self, out: list[Event]) -> None:
-        if self._delivery is None:
+        if self._channel is None:
             return
         for event in out:
             self._outbox.add(event)
-
-    async def _deliver(self, batch: list[EncodedEvent]) -> None:
-        """Hand over what one upstream read yielded; the first time this is what starts the client's stream."""
-        delivery = self._expect_delivery()
-        await delivery.put(batch)
-        delivery.release()
 
     # ------------------------------------------------------------ the end
 
@@ -361,7 +361,7 @@ class Run:
         metrics = self._metrics
         metrics.defer(metrics.responses_total.labels(self._plan.caller.transport, status).inc)
         metrics.defer(metrics.retained_bytes.observe, self._turn.ledger.total)
-        if self._delivery is not None:
+        if self._channel is not None:
             self._outbox.count()
             metrics.defer(metrics.stream_event_bytes.observe, self._outbox.largest)
         if isinstance(error, ResourceLimitExceeded):
@@ -369,9 +369,9 @@ class Run:
         if isinstance(error, GatewayError):
             log_failure(error)
 
-    def _expect_delivery(self) -> Delivery:
-        assert self._delivery is not None
-        return self._delivery
+    def _expect_channel(self) -> Channel:
+        assert self._channel is not None
+        return self._channel
 
 
 def _drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:

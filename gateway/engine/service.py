@@ -1,6 +1,5 @@
 """The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,7 +9,7 @@ from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission, Seats
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
-from gateway.engine.delivery import Delivery
+from gateway.engine.delivery import Channel
 from gateway.engine.input_items import Page, list_input_items
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Caller, Plan, Run, RunSettings
@@ -173,13 +172,17 @@ class Engine:
         finally:
             self._runs.discard(run)
 
-    def stream(self, plan: Plan) -> tuple[Delivery, asyncio.Task[None]]:
-        """Start making a response as events; cancelling the task aborts the upstream and publishes nothing."""
-        delivery = Delivery(self._server.delivery_max_batches, self._server.delivery_max_bytes, self._metrics)
+    async def stream(self, plan: Plan, channel: Channel) -> None:
+        """Make a response as events; cancelling it aborts the upstream and publishes nothing.
+
+        Raises:
+            GatewayError: it failed before the client was told anything; later failures are told in the channel.
+        """
         run = self._run(plan)
-        task = asyncio.create_task(run.stream(delivery), name=plan.response_id)
-        task.add_done_callback(lambda _: self._runs.discard(run))
-        return delivery, task
+        try:
+            await run.stream(channel)
+        finally:
+            self._runs.discard(run)
 
     # ------------------------------------------------------------ what is stored
 

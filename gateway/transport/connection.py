@@ -3,9 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
 from typing import Any, Protocol
 
-from litestar.types import HTTPScope, Receive
+from litestar.types import HTTPScope
 
 from gateway.protocol.errors import InvalidRequest
 
@@ -24,15 +26,15 @@ class ClientConnection(Protocol):
         """Return the request's body, once, or None while it has not arrived whole; then it is to be received."""
         ...
 
-    def write_body(self, body: bytes) -> bool:
+    def write_body(self, body: bytes, *, last: bool = False) -> bool:
         """Write a part of the running response's body at once; False, and nothing written, if the client must catch up.
 
-        To be used only between two calls of `send`, when the response has been started.
+        To be used when the head of the response has been sent; `last` ends the response.
         """
         ...
 
-    def watch(self, left: Callable[[], object] | None) -> None:
-        """Call back when the connection is lost, at once if it is; None ends the watch."""
+    def watch(self, left: Callable[[], object] | None, ready: Callable[[], object] | None = None) -> None:
+        """Call back when the connection is lost, at once if it is, and when the client has caught up; None ends it."""
         ...
 
 
@@ -47,50 +49,55 @@ class RequestTimeout(InvalidRequest):
     code = "request_timeout"
 
 
-def find_connection(scope: HTTPScope) -> ClientConnection | None:
-    """Return the connection of a request where the server lends it."""
-    connection: ClientConnection | None = (scope.get("extensions") or {}).get(CONNECTION_EXTENSION)  # type: ignore[assignment]
-    return connection
+def find_connection(scope: HTTPScope) -> ClientConnection:
+    """Return the connection of a request, which the gateway's own server lends."""
+    return (scope.get("extensions") or {})[CONNECTION_EXTENSION]  # type: ignore[return-value]
 
 
-class DisconnectWatch:
-    """Notices that the client closes the connection while its answer is made.
+class ClientWatch:
+    """Ends what is inside an `async with` block when the client closes its connection.
 
     Args:
-        connection: the connection, or None where only `receive` can tell.
-        receive: the request's ASGI channel; its body has been read.
-        left: called once when the client has gone.
+        connection: the client's.
+        ready: called when the client has caught up.
     """
 
-    def __init__(self, connection: ClientConnection | None, receive: Receive, left: Callable[[], object]) -> None:
+    __slots__ = ("_connection", "_left", "_ready", "_task")
+
+    def __init__(self, connection: ClientConnection, ready: Callable[[], object] | None = None) -> None:
         self._connection = connection
-        self._waiting: asyncio.Task[None] | None = None
-        if connection is None:
-            self._waiting = asyncio.create_task(_wait_for_disconnect(receive, left))
-        else:
-            connection.watch(left)
+        self._ready = ready
+        self._left = False
+        self._task: asyncio.Task[Any]
 
-    async def stop(self) -> None:
-        """Look no longer."""
-        if self._connection is not None:
-            self._connection.watch(None)
-        elif self._waiting is not None:
-            await cancel(self._waiting)
+    async def __aenter__(self) -> None:
+        """Begin to look."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._connection.watch(self._leave, self._ready)
 
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Look no longer.
 
-async def _wait_for_disconnect(receive: Receive, left: Callable[[], object]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    left()
+        Raises:
+            ClientLeft: the client has gone.
+        """
+        self._connection.watch(None)
+        if not self._left:
+            return
+        if kind is None or not issubclass(kind, asyncio.CancelledError):
+            # The block ended before the cancellation came to it; it must not come to what follows.
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        if not self._task.uncancel():
+            raise ClientLeft from None
 
-
-async def cancel(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks and wait until they are done; results and errors of finished ones are left alone."""
-    pending = [task for task in tasks if not task.done()]
-    for task in pending:
-        task.cancel()
-    if pending:
-        await asyncio.gather(*pending, return_exceptions=True)
+    def _leave(self) -> None:
+        self._left = True
+        self._task.cancel()
 
 
 class StallWatch:

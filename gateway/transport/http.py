@@ -17,9 +17,8 @@ from gateway.telemetry.metrics import Metrics
 from gateway.transport.connection import (
     ClientConnection,
     ClientLeft,
-    DisconnectWatch,
+    ClientWatch,
     RequestTimeout,
-    cancel,
     find_connection,
 )
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
@@ -83,22 +82,18 @@ class ResponsesEndpoint:
             response_id_var.set(plan.response_id)
             headers = _extra_headers(plan)
             if request.stream:
-                delivery, task = self._engine.stream(plan)
-                await EventStream(delivery, task, server, connection).serve(receive, send, headers)
+                await self._stream(plan, EventStream(connection, send, headers, server, self._metrics), connection)
             else:
-                await _send_json(await self._answer(plan, receive, connection), send, headers)
+                async with ClientWatch(connection):
+                    answer = await self._engine.answer(plan)
+                await _send_json(answer, send, headers)
 
-    async def _answer(self, plan: Plan, receive: Receive, connection: ClientConnection | None) -> bytes:
-        work = asyncio.create_task(self._engine.answer(plan), name=plan.response_id)
-        watch = DisconnectWatch(connection, receive, work.cancel)
+    async def _stream(self, plan: Plan, stream: EventStream, connection: ClientConnection) -> None:
         try:
-            await asyncio.wait((work,))
-            if work.cancelled():
-                raise ClientLeft
-            return work.result()
+            async with ClientWatch(connection, stream.queue.resume):
+                await self._engine.stream(plan, stream)
         finally:
-            await watch.stop()
-            await cancel(work)
+            stream.close()
 
 
 async def _send_json(body: bytes, send: Send, headers: RawHeaders) -> None:
@@ -111,11 +106,9 @@ async def _send_json(body: bytes, send: Send, headers: RawHeaders) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def _read_body(
-    scope: HTTPScope, receive: Receive, server: ServerConfig, connection: ClientConnection | None
-) -> bytes:
+async def _read_body(scope: HTTPScope, receive: Receive, server: ServerConfig, connection: ClientConnection) -> bytes:
     limit = server.max_request_body_bytes
-    whole = None if connection is None else connection.take_body()
+    whole = connection.take_body()
     if whole is not None:
         if len(whole) > limit:
             raise _too_large(limit)

@@ -20,6 +20,8 @@ from gateway.transport.wire_errors import http_error
 _SPARE_CONNECTIONS = 256
 # What uvicorn sends a client that waits to be asked for the body.
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CHUNK = b"%x\r\n%b\r\n"
+_LAST_CHUNK = _CHUNK + b"0\r\n\r\n"
 
 
 class InvalidHttp(InvalidRequest):
@@ -103,6 +105,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._surplus = False
         self._deaf = False
         self._left: Callable[[], object] | None = None
+        self._ready: Callable[[], object] | None = None
         self._head: _HeadKeeper
         self._in_head = False
         self._head_timed = False
@@ -139,17 +142,27 @@ class ConnectionProtocol(HttpToolsProtocol):
         """Let the handler go on."""
         super().resume_writing()
         self._stall.note_progress()
+        if self._ready is not None:
+            self._ready()
 
-    def write_body(self, body: bytes) -> bool:
+    def write_body(self, body: bytes, *, last: bool = False) -> bool:
         """Write a part of the running response's body at once; False, and nothing written, if the client must catch up.
 
         The way around the app's layers for the hot path; what is written to a client that has gone is dropped.
         """
         cycle = self.cycle
-        if self.flow.write_paused or not cycle.chunked_encoding:
+        if cycle.disconnected:
+            return True
+        if self.flow.write_paused:
             return False
-        if not cycle.disconnected and not self.transport.is_closing():
-            self._head.write(b"%x\r\n%b\r\n" % (len(body), body))
+        if not self.transport.is_closing():
+            self._head.write((_LAST_CHUNK if last else _CHUNK) % (len(body), body))
+        if last:
+            cycle.response_complete = True
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                self._head.close()
+            cycle.on_response()
         return True
 
     def take_body(self) -> bytes | None:
@@ -162,9 +175,9 @@ class ConnectionProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         return bytes(body)
 
-    def watch(self, left: Callable[[], object] | None) -> None:
-        """Call back when the connection is lost; None ends the watch."""
-        self._left = left
+    def watch(self, left: Callable[[], object] | None, ready: Callable[[], object] | None = None) -> None:
+        """Call back when the connection is lost, and when the client has caught up; None ends the watch."""
+        self._left, self._ready = left, ready
         if self.cycle.disconnected:
             self._tell_left()
 

@@ -1,13 +1,15 @@
-"""The event stream of one response: every batch of the engine leaves in one send."""
+"""The event stream of one response: every batch of the engine leaves in one write."""
 
 import asyncio
 
-from litestar.types import Receive, Send
+from litestar.types import HTTPResponseStartEvent, Send
 
 from gateway.config.schema import ServerConfig
-from gateway.engine.delivery import Delivery, EncodedEvent
+from gateway.engine.delivery import EncodedEvent
 from gateway.protocol.sse import DONE, KEEPALIVE, frame
-from gateway.transport.connection import ClientConnection, ClientLeft, DisconnectWatch, cancel
+from gateway.telemetry.metrics import Metrics
+from gateway.transport.connection import ClientConnection
+from gateway.transport.outbound import OutboundQueue
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -19,65 +21,92 @@ _HEADERS: RawHeaders = [
 
 
 class EventStream:
-    """Sends what a delivery yields.
+    """The channel of a response that is answered as an event stream.
 
     Args:
-        delivery: the engine's side.
-        task: the run; cancelled when the client leaves.
-        settings: the interval of keep-alives.
-        connection: writes parts of the body at once; None where the server does not lend it.
+        connection: writes the body.
+        send: sends the head.
+        headers: headers of the answer besides those of every stream.
+        settings: bounds of the queue, and the interval of keep-alives.
+        metrics: the load of the queue.
+
+    Attributes:
+        queue: what the client is not ready for.
+        opened: whether the answer has begun.
     """
 
     def __init__(
         self,
-        delivery: Delivery,
-        task: asyncio.Task[None],
+        connection: ClientConnection,
+        send: Send,
+        headers: RawHeaders,
         settings: ServerConfig,
-        connection: ClientConnection | None = None,
+        metrics: Metrics,
     ) -> None:
-        self._delivery = delivery
-        self._task = task
-        self._keepalive = settings.keepalive_seconds
         self._connection = connection
+        self._send = send
+        self._headers = headers
+        self._keepalive = settings.keepalive_seconds
+        self._loop = asyncio.get_running_loop()
+        self._quiet_since = 0.0
+        self._silence: asyncio.TimerHandle | None = None
+        self._ending = False
+        self.opened = False
+        self.queue: OutboundQueue[bytes] = OutboundQueue(
+            self._write,
+            len,
+            max_batches=settings.delivery_max_batches,
+            max_bytes=settings.delivery_max_bytes,
+            metrics=metrics,
+        )
 
-    async def serve(self, receive: Receive, send: Send, headers: RawHeaders) -> None:
-        """Stream until the terminal event and `[DONE]`.
+    def write(self, batch: list[EncodedEvent]) -> bool:
+        """Send a batch at once; False, and nothing done, when it has to be `put`."""
+        return self.opened and self.queue.write(_join(batch))
 
-        Raises:
-            GatewayError: the run failed before the client was told anything.
-            ClientLeft: the client closed the connection or stopped reading; the upstream call has been aborted.
-        """
-        watch = DisconnectWatch(self._connection, receive, self._give_up)
-        try:
-            if not await self._pump(send, headers):
-                raise ClientLeft
-        finally:
-            self._delivery.abandon()
-            await watch.stop()
-            await cancel(self._task)
+    async def put(self, batch: list[EncodedEvent]) -> None:
+        """Send a batch, after the head if it is the first; waits while the queue is full."""
+        if not self.opened:
+            await self._open()
+        await self.queue.put(_join(batch))
 
-    async def _pump(self, send: Send, headers: RawHeaders) -> bool:
-        """Send batch after batch; returns whether the stream got to its end."""
-        delivery = self._delivery
-        started = False
-        while (batch := await delivery.take(self._keepalive)) != []:
-            body, last = KEEPALIVE if batch is None else _join(batch), delivery.exhausted
-            if not started:
-                started = True
-                await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
-            await send({"type": "http.response.body", "body": body + DONE if last else body, "more_body": not last})
-            if last:
-                return True
-            if self._connection is not None:
-                delivery.attach(self._write)
-        return False
+    async def end(self, batch: list[EncodedEvent]) -> None:
+        """Send the last batch and `[DONE]`; returns when all of it has been handed to the connection."""
+        if not self.opened:
+            await self._open()
+        await self.queue.drained()
+        self._ending = True
+        await self.queue.put(_join(batch) + DONE)
+        await self.queue.drained()
 
-    def _write(self, batch: list[EncodedEvent]) -> bool:
-        return self._connection is not None and self._connection.write_body(_join(batch))
+    def close(self) -> None:
+        """Drop what waits: the client has gone, or all is sent."""
+        self.queue.close()
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
 
-    def _give_up(self) -> None:
-        self._task.cancel()
-        self._delivery.abandon()
+    async def _open(self) -> None:
+        start: HTTPResponseStartEvent = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [*_HEADERS, *self._headers],
+        }
+        await self._send(start)
+        self.opened = True
+        self._silence = self._loop.call_later(self._keepalive, self._look)
+
+    def _write(self, body: bytes) -> bool:
+        self._quiet_since = self._loop.time()
+        return self._connection.write_body(body, last=self._ending)
+
+    def _look(self) -> None:
+        """Fill a silence; one timer looks at the notes, so that batches cost none."""
+        left = self._quiet_since + self._keepalive - self._loop.time()
+        if left <= 0:
+            self.queue.write(KEEPALIVE)
+            left = self._keepalive
+        self._silence = self._loop.call_later(max(left, self._keepalive / 16), self._look)
 
 
 def _join(batch: list[EncodedEvent]) -> bytes:

@@ -1,7 +1,6 @@
 """One accepted HTTP answer whose body is still being read."""
 
 import asyncio
-from collections.abc import Callable
 
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout
 from gateway.upstream.connection import BROKEN, Connection
@@ -10,64 +9,13 @@ from gateway.upstream.pool import ConnectionPool
 _LOOK_SECONDS = 1.0
 
 
-class Watchdog:
-    """One timer that bounds both the wait for the next byte and the whole call.
-
-    A reader only notes the time before and after it waits. The timer wakes once a second, looks at those notes and
-    sleeps on, so a stream of a thousand reads costs a handful of timers. Time in which nobody reads, because the
-    client is slow, is not the server's silence and counts for the total alone.
-
-    Args:
-        idle: seconds a reader may wait.
-        deadline: loop time at which the whole call ends.
-        expire: told once why the exchange must end.
-    """
-
-    def __init__(self, *, idle: float, deadline: float, expire: Callable[[UpstreamError], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._idle = idle
-        self._deadline = deadline
-        self._expire = expire
-        self._waiting_since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin_wait(self) -> None:
-        """A reader waits from now on. The first one starts the timer: a short answer is there without a wait."""
-        now = self._waiting_since = self._loop.time()
-        if self._timer is None:
-            self._sleep(now)
-
-    def end_wait(self) -> None:
-        """The reader has something to do."""
-        self._waiting_since = None
-
-    def cancel(self) -> None:
-        """Watch no longer. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _sleep(self, now: float) -> None:
-        wake = min(self._deadline, self._silent_at(now), now + _LOOK_SECONDS)
-        self._timer = self._loop.call_at(wake, self._look)
-
-    def _silent_at(self, now: float) -> float:
-        return (now if self._waiting_since is None else self._waiting_since) + self._idle
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        self._timer = None
-        if now >= self._deadline:
-            self._expire(UpstreamTimeout("The inference server's answer took longer than total_timeout_seconds."))
-        elif now >= self._silent_at(now):
-            message = f"The inference server sent nothing for {self._idle:g} seconds (idle_timeout_seconds)."
-            self._expire(UpstreamTimeout(message))
-        else:
-            self._sleep(now)
-
-
 class HttpExchange:
     """An HTTP answer, read as it arrives; see `ports.UpstreamExchange`.
+
+    One timer bounds both the wait for the next byte and the whole call. A reader only notes the time before and after
+    it waits. The timer wakes once a second, looks at those notes and sleeps on, so a stream of a thousand reads costs a
+    handful of timers, and a short answer that is there without a wait none. Time in which nobody reads, because the
+    client is slow, is not the server's silence and counts for the total alone.
 
     Args:
         connection: what it arrives on, headers read.
@@ -82,7 +30,11 @@ class HttpExchange:
         self._media_type = connection.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._verdict: UpstreamError | None = None
         self._ended = False
-        self._watchdog = Watchdog(idle=idle, deadline=deadline, expire=self._expire)
+        self._loop = asyncio.get_running_loop()
+        self._idle = idle
+        self._deadline = deadline
+        self._waiting_since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_event_stream(self) -> bool:
@@ -103,12 +55,12 @@ class HttpExchange:
         try:
             data = self._connection.take()
             if data is None:
-                self._watchdog.begin_wait()
+                self._begin_wait()
                 data = await self._connection.read()
         except UpstreamError as error:
             raise self._verdict or error from None
         finally:
-            self._watchdog.end_wait()
+            self._waiting_since = None
         if not data:
             self._ended = True
             self.retire()
@@ -129,19 +81,48 @@ class HttpExchange:
 
     def retire(self) -> None:
         """Say that the answer is complete: the connection is reused if the body ends at once, else closed."""
-        self._watchdog.cancel()
+        self._stop_looking()
         connection, self._connection = self._connection, None
         if connection is not None:
             self._pool.retire(connection)
 
     async def close(self) -> None:
         """Release the connection; one whose body was not read to its end is closed at once. Idempotent."""
-        self._watchdog.cancel()
+        self._stop_looking()
         connection, self._connection = self._connection, None
         if connection is not None:
             self._pool.release(connection)
 
-    def _expire(self, verdict: UpstreamError) -> None:
-        self._verdict = verdict
-        assert self._connection is not None, "the watchdog ends with the exchange"
+    # ------------------------------------------------------------ the timer
+
+    def _begin_wait(self) -> None:
+        now = self._waiting_since = self._loop.time()
+        if self._timer is None:
+            self._sleep(now)
+
+    def _stop_looking(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sleep(self, now: float) -> None:
+        wake = min(self._deadline, self._silent_at(now), now + _LOOK_SECONDS)
+        self._timer = self._loop.call_at(wake, self._look)
+
+    def _silent_at(self, now: float) -> float:
+        return (now if self._waiting_since is None else self._waiting_since) + self._idle
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        self._timer = None
+        if now >= self._deadline:
+            self._expire("The inference server's answer took longer than total_timeout_seconds.")
+        elif now >= self._silent_at(now):
+            self._expire(f"The inference server sent nothing for {self._idle:g} seconds (idle_timeout_seconds).")
+        else:
+            self._sleep(now)
+
+    def _expire(self, reason: str) -> None:
+        self._verdict = UpstreamTimeout(reason)
+        assert self._connection is not None, "the timer ends with the exchange"
         self._connection.abort()

@@ -11,7 +11,7 @@ from typing import Any
 from harness.engine import Answer
 
 from gateway.config.schema import EngineConfig, GatewayConfig, ResponsesConfig, ServerConfig, UpstreamConfig
-from gateway.engine.delivery import Delivery
+from gateway.engine.delivery import EncodedEvent
 from gateway.engine.run import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.ports import StoredResponse, UpstreamCall, UpstreamHealth
@@ -193,6 +193,76 @@ class BrokenStore(MemoryStore):
         raise self.error
 
 
+class Listener:
+    """The channel of one response to a client that reads, until a test says otherwise.
+
+    Attributes:
+        opened: whether the client was told anything.
+        ended: whether it was told all.
+        reads: clear it, and the client takes no more than one batch.
+        waiting: the batches no test has taken yet.
+        task: the run.
+    """
+
+    def __init__(self) -> None:
+        self.opened = False
+        self.ended = False
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.waiting: list[list[EncodedEvent]] = []
+        self.task: asyncio.Task[None]
+        self._arrived = asyncio.Event()
+
+    def write(self, batch: list[EncodedEvent]) -> bool:
+        if not self.opened or not self.reads.is_set():
+            return False
+        self._take(batch)
+        return True
+
+    async def put(self, batch: list[EncodedEvent]) -> None:
+        try:
+            await self._until_read()
+        finally:
+            self._take(batch)
+
+    async def end(self, batch: list[EncodedEvent]) -> None:
+        await self._until_read()
+        self._take(batch)
+        self.ended = True
+
+    async def _until_read(self) -> None:
+        if self.waiting:
+            await self.reads.wait()
+
+    def _take(self, batch: list[EncodedEvent]) -> None:
+        assert not self.ended
+        assert batch
+        self.opened = True
+        self.waiting.append(batch)
+        self._arrived.set()
+
+    def take(self) -> list[Json]:
+        """What has come since the last take, decoded."""
+        told = [json.loads(data) for batch in self.waiting for _, data in batch]
+        self.waiting.clear()
+        return told
+
+    async def take_all(self) -> list[Json]:
+        """What comes until the end, decoded; raises what the run failed with."""
+        await asyncio.wait_for(asyncio.wait([self.task]), LONG)
+        self.task.result()
+        assert self.ended
+        return self.take()
+
+    async def take_until_silent(self) -> list[Json]:
+        """What comes before the stream falls silent without having ended, decoded."""
+        await asyncio.wait_for(self._arrived.wait(), LONG)
+        # Counted in turns of the loop, so that a slow machine does not look like silence.
+        await settle(200)
+        assert not self.ended, "the stream ended"
+        return self.take()
+
+
 class Bench:
     """An engine with everything it touches within reach."""
 
@@ -235,18 +305,18 @@ class Bench:
         self.upstream.replies.extend(replies)
         return json.loads(await self.engine.answer(await self.plan(principal, **fields)))
 
-    async def start(self, *replies: Reply, principal: str = "local", **fields: Any) -> tuple[Delivery, asyncio.Task]:
+    async def start(self, *replies: Reply, principal: str = "local", **fields: Any) -> tuple["Listener", asyncio.Task]:
         """Begin one response as events."""
         self.upstream.replies.extend(replies)
-        return self.engine.stream(await self.plan(principal, "sse", stream=True, **fields))
+        listener = Listener()
+        plan = await self.plan(principal, "sse", stream=True, **fields)
+        listener.task = asyncio.create_task(self.engine.stream(plan, listener))
+        return listener, listener.task
 
     async def stream(self, *replies: Reply, **fields: Any) -> list[Json]:
         """Make one response as events and return them, decoded."""
-        delivery, task = await self.start(*replies, **fields)
-        try:
-            return await take_all(delivery)
-        finally:
-            await task
+        listener, _ = await self.start(*replies, **fields)
+        return await listener.take_all()
 
     def sample(self, name: str, **labels: str) -> float | None:
         """One sample of the metrics, None when it was never touched."""
@@ -254,29 +324,6 @@ class Bench:
 
     async def stored(self, response_id: str, principal: str = "local") -> StoredResponse | None:
         return await self.store.response(principal, response_id)
-
-
-async def take_all(delivery: Delivery) -> list[Json]:
-    """Everything a delivery yields, decoded."""
-    told: list[Json] = []
-    while batch := await delivery.take(LONG):
-        told += [json.loads(data) for _, data in batch]
-    assert batch is not None, "the run fell silent"
-    return told
-
-
-async def take_until_silent(delivery: Delivery) -> list[Json]:
-    """What a delivery yields before it falls silent without having ended, decoded."""
-    batches = [await delivery.take(LONG)]
-    # Counted in turns of the loop, so that a slow machine does not look like silence.
-    for _ in range(200):
-        await asyncio.sleep(0)
-        if delivery.statistics.batches:
-            batches.append(await delivery.take(LONG))
-    told = [json.loads(data) for batch in batches for _, data in batch or ()]
-    assert told, "the stream ended"
-    assert not delivery.exhausted, "the stream ended"
-    return told
 
 
 async def settle(turns: int = 20) -> None:

@@ -12,8 +12,6 @@ from engine.doubles import (
     Reply,
     sizes,
     streamed,
-    take_all,
-    take_until_silent,
     types,
     whole,
 )
@@ -118,13 +116,13 @@ async def test_a_failure_of_the_store_is_the_end_of_the_stream():
 async def test_the_terminal_event_leaves_only_after_the_commit():
     store = HeldStore()
     bench = Bench(store=store)
-    delivery, task = await bench.start(streamed(says("Hi.")))
-    told = await take_until_silent(delivery)
+    listener, task = await bench.start(streamed(says("Hi.")))
+    told = await listener.take_until_silent()
     assert store.reached.is_set()
     assert types(told)[-1] == "content_part.done"
-    assert not delivery.exhausted
+    assert not listener.ended
     await store.commit()
-    rest = await take_all(delivery)
+    rest = await listener.take_all()
     assert types(rest) == ["output_item.done", "completed"]
     await task
     assert await bench.stored(rest[-1]["response"]["id"]) is not None
@@ -143,9 +141,8 @@ async def test_a_json_answer_leaves_only_after_the_commit():
 async def test_a_client_that_leaves_during_the_commit_finds_its_response():
     store = HeldStore()
     bench = Bench(store=store)
-    delivery, task = await bench.start(streamed(says("Hi.")))
+    _, task = await bench.start(streamed(says("Hi.")))
     await store.reached.wait()
-    delivery.abandon()
     task.cancel()
     await asyncio.wait([task])
     await store.commit()
@@ -156,12 +153,12 @@ async def test_a_client_that_leaves_during_the_commit_finds_its_response():
 async def test_a_client_that_leaves_before_the_commit_leaves_nothing():
     bench = Bench()
     reply = Reply([*says("Hi.").frames()[:-1], asyncio.Event()])
-    delivery, task = await bench.start(reply)
-    told = await take_until_silent(delivery)
+    listener, task = await bench.start(reply)
+    told = await listener.take_until_silent()
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    assert await delivery.take(0) == []
+    assert listener.take() == []
     with pytest.raises(NotFound):
         await bench.engine.retrieve("local", told[0]["response"]["id"])
     assert (reply.closed, reply.retired) == (1, 0)

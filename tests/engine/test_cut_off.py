@@ -7,7 +7,7 @@ import logging
 import pytest
 from conformance.rules import check_events
 from conformance.wire import WireEvent
-from engine.doubles import Bench, HeldStore, Reply, settle, streamed, take_all, text_of, types, whole
+from engine.doubles import Bench, HeldStore, Listener, Reply, settle, streamed, text_of, types, whole
 from harness.engine import says
 
 from gateway.protocol.errors import Unavailable
@@ -28,10 +28,10 @@ def assert_overloaded(error):
 async def test_a_stream_that_has_begun_ends_as_failed(caplog):
     bench = Bench()
     reply = Reply([*BEGUN, asyncio.Event()])
-    delivery, task = await bench.start(reply)
+    listener, task = await bench.start(reply)
     await settle()
     assert bench.engine.cut_off() == 1
-    response = judged(await take_all(delivery))
+    response = judged(await listener.take_all())
     assert (response["status"], response["error"]["code"]) == ("failed", "server_is_overloaded")
     assert text_of(response) == "Hello"
     await task
@@ -67,14 +67,18 @@ async def test_a_json_caller_is_refused_and_its_upstream_call_aborted():
     assert bench.engine.cut_off() == 0
 
 
-async def test_a_client_that_does_not_read_holds_nobody_up():
-    bench = Bench(server={"delivery_max_batches": 1})
-    delivery, task = await bench.start(Reply([*says("Hello there", chunk=1).frames()]))
+async def test_a_run_whose_client_does_not_read_is_ended_too():
+    bench = Bench()
+    reply = Reply([*says("Hello there", chunk=1).frames()])
+    listener, task = await bench.start(reply)
+    listener.reads.clear()
     await settle()
-    assert not task.done()
+    assert len(listener.waiting) == 1
     bench.engine.cut_off()
-    await task
-    assert judged(await take_all(delivery))["error"]["code"] == "server_is_overloaded"
+    await settle()
+    assert (reply.closed, task.done()) == (1, False)
+    listener.reads.set()
+    assert judged(await listener.take_all())["error"]["code"] == "server_is_overloaded"
 
 
 @pytest.mark.parametrize("form", ["stream", "json"])
@@ -103,11 +107,7 @@ async def test_a_response_that_begins_afterwards_is_refused_before_the_upstream_
     async def begin():
         if form == "json":
             return await bench.engine.answer(plan)
-        delivery, task = bench.engine.stream(plan)
-        try:
-            return await take_all(delivery)
-        finally:
-            await task
+        return await bench.engine.stream(plan, Listener())
 
     with pytest.raises(Unavailable) as refused:
         await begin()
@@ -130,10 +130,10 @@ async def test_runs_that_have_ended_are_forgotten():
 
 async def test_a_deadline_and_the_end_of_the_drain_may_come_together():
     bench = Bench(deadline=0.05)
-    delivery, task = await bench.start(Reply([*BEGUN, asyncio.Event()]))
+    listener, task = await bench.start(Reply([*BEGUN, asyncio.Event()]))
     loop = asyncio.get_running_loop()
     loop.call_later(0.05, bench.engine.cut_off)
-    told = await take_all(delivery)
+    told = await listener.take_all()
     await task
     assert types(told)[-1] == "failed"
     assert json.dumps(told[-1]["response"]["error"]["code"]) in ('"server_is_overloaded"', '"server_error"')

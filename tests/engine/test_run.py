@@ -13,8 +13,6 @@ from engine.doubles import (
     refusal,
     settle,
     streamed,
-    take_all,
-    take_until_silent,
     text_of,
     types,
     whole,
@@ -127,8 +125,8 @@ async def test_the_dialect_has_the_last_word_on_the_body():
 
 async def test_a_call_beyond_the_seats_of_its_upstream_is_refused():
     bench = Bench(upstream={"max_concurrent": 1, "max_concurrent_wait_seconds": 0})
-    delivery, task = await bench.start(Reply([CREATED, asyncio.Event()]))
-    await take_until_silent(delivery)
+    listener, task = await bench.start(Reply([CREATED, asyncio.Event()]))
+    await listener.take_until_silent()
     with pytest.raises(Unavailable, match="max_concurrent"):
         await bench.answer(whole(SPOKEN))
     task.cancel()
@@ -142,12 +140,11 @@ async def test_a_call_beyond_the_seats_of_its_upstream_is_refused():
 async def test_nothing_is_told_before_the_upstream_has_accepted():
     bench = Bench()
     accept = asyncio.Event()
-    delivery, task = await bench.start(Reply(SPOKEN.frames(), accept=accept))
-    consumer = asyncio.create_task(take_all(delivery))
+    listener, task = await bench.start(Reply(SPOKEN.frames(), accept=accept))
     await settle()
-    assert (consumer.done(), delivery.released) == (False, False)
+    assert not listener.opened
     accept.set()
-    assert types(await consumer)[:3] == ["created", "in_progress", "output_item.added"]
+    assert types(await listener.take_all())[:3] == ["created", "in_progress", "output_item.added"]
     await task
 
 
@@ -177,10 +174,10 @@ async def test_a_call_that_is_not_accepted_fails_the_request_itself(form, error,
 async def test_after_a_while_the_stream_begins_all_the_same():
     bench = Bench(server={"commit_after_seconds": 0.01})
     accept = asyncio.Event()
-    delivery, task = await bench.start(Reply(accept=accept, error=refusal(429, "busy")))
-    assert types(await take_until_silent(delivery)) == ["created", "in_progress"]
+    listener, task = await bench.start(Reply(accept=accept, error=refusal(429, "busy")))
+    assert types(await listener.take_until_silent()) == ["created", "in_progress"]
     accept.set()
-    rest = await take_all(delivery)
+    rest = await listener.take_all()
     assert [(event["type"], event["sequence_number"]) for event in rest] == [("response.failed", 2)]
     assert rest[0]["response"]["error"] == {"code": "busy", "message": "The engine is busy."}
     await task
@@ -189,18 +186,19 @@ async def test_after_a_while_the_stream_begins_all_the_same():
 async def test_an_early_start_goes_on_as_if_nothing_had_happened():
     bench = Bench(server={"commit_after_seconds": 0})
     accept = asyncio.Event()
-    delivery, task = await bench.start(Reply(SPOKEN.frames(), accept=accept), tools=TOOLS)
-    begun = await take_until_silent(delivery)
+    listener, task = await bench.start(Reply(SPOKEN.frames(), accept=accept), tools=TOOLS)
+    begun = await listener.take_until_silent()
     accept.set()
-    assert ended(begun + await take_all(delivery)) == ended(await Bench().stream(streamed(SPOKEN), tools=TOOLS))
+    assert ended(begun + await listener.take_all()) == ended(await Bench().stream(streamed(SPOKEN), tools=TOOLS))
     await task
 
 
 async def test_a_stream_that_has_begun_is_not_begun_again():
     bench = Bench(server={"commit_after_seconds": 0.01})
-    delivery, task = await bench.start(Reply([CREATED, asyncio.Event()]))
-    assert types(await take_until_silent(delivery)) == ["created", "in_progress"]
-    assert await delivery.take(0.03) is None
+    listener, task = await bench.start(Reply([CREATED, asyncio.Event()]))
+    assert types(await listener.take_until_silent()) == ["created", "in_progress"]
+    await asyncio.sleep(0.03)
+    assert listener.waiting == []
     task.cancel()
     await asyncio.wait([task])
 
@@ -347,9 +345,8 @@ async def test_a_fault_of_ours_in_a_json_answer_is_counted_and_left_to_the_edge(
 async def test_cancelling_a_stream_closes_the_upstream_and_counts_no_end():
     bench = Bench()
     reply = Reply([*says("Hello").frames()[:5], asyncio.Event()])
-    delivery, task = await bench.start(reply)
-    await take_until_silent(delivery)
-    delivery.abandon()
+    listener, task = await bench.start(reply)
+    await listener.take_until_silent()
     task.cancel()
     await asyncio.wait([task])
     assert (task.cancelled(), reply.closed) == (True, 1)
@@ -367,13 +364,15 @@ async def test_cancelling_a_json_answer_closes_the_upstream():
 
 
 async def test_a_client_that_does_not_read_makes_the_run_wait():
-    bench = Bench(server={"delivery_max_batches": 2})
+    bench = Bench()
     reply = streamed(says("x" * 1000, chunk=1))
-    delivery, task = await bench.start(reply)
+    listener, task = await bench.start(reply)
+    listener.reads.clear()
     await settle(1000)
-    assert delivery.statistics.batches == 2
+    assert len(listener.waiting) == 1
     assert len(reply._waiting) > 900
-    assert text_of((await take_all(delivery))[-1]["response"]) == "x" * 1000
+    listener.reads.set()
+    assert text_of((await listener.take_all())[-1]["response"]) == "x" * 1000
     await task
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from engine.doubles import Bench, Reply, streamed, take_until_silent, types, whole
+from engine.doubles import Bench, Reply, streamed, types, whole
 from harness.engine import frame, says
 
 SPOKEN = says("Hello there", chunk=5)
@@ -59,8 +59,8 @@ async def test_the_first_delta_of_any_kind_is_the_first_token(item, channel):
     bench = Bench()
     added = frame({"type": "response.output_item.added", "output_index": 0, "item": item})
     delta = frame({"type": f"response.{channel}.delta", "output_index": 0, "delta": "x"})
-    delivery, task = await bench.start(Reply([added, delta, delta, asyncio.Event()]))
-    assert f"{channel}.delta" in types(await take_until_silent(delivery))
+    listener, task = await bench.start(Reply([added, delta, delta, asyncio.Event()]))
+    assert f"{channel}.delta" in types(await listener.take_until_silent())
     assert bench.sample("time_to_first_token_seconds_count") == 1
     task.cancel()
     await asyncio.wait([task])

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from conformance.verdict import judge_response
-from engine.doubles import LONG, Bench, Reply, settle, streamed, take_all, text_of, types, whole
+from engine.doubles import LONG, Bench, Reply, settle, streamed, text_of, types, whole
 from harness.engine import Answer, call, message, reasoning, says
 from msgspec import structs
 
@@ -435,11 +435,3 @@ async def test_limits_on_numbers_count_what_began_before():
             bench.engine.admit().__enter__()
         with pytest.raises(Unavailable, match="limit of 1 concurrent calls"):
             await seats.take()
-
-
-async def test_delivery_is_bounded_by_the_newest_configuration(bench):
-    bench.engine.reconfigure(structs.replace(bench.config, server=ServerConfig(delivery_max_batches=7)))
-    delivery, task = await bench.start(streamed(says("hello")))
-    assert delivery._max_batches == 7
-    await take_all(delivery)
-    await task

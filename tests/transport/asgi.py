@@ -3,8 +3,10 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from gateway.transport.connection import CONNECTION_EXTENSION
 
 
 def timers() -> list[asyncio.TimerHandle]:
@@ -52,13 +54,16 @@ class Conversation:
             "type": "http",
             "headers": list(headers),
             "state": {"principal": "local"},
+            "extensions": {CONNECTION_EXTENSION: self},
         }
         self.sent: list[dict[str, Any]] = []
         self.reads = asyncio.Event()
         self.reads.set()
         self.gone = asyncio.Event()
         self.waiting = deque(body)
-        self._arrived = asyncio.Condition()
+        self._arrived = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self._ready: Callable[[], object] | None = None
 
     async def receive(self) -> dict[str, Any]:
         while self.waiting:
@@ -74,19 +79,49 @@ class Conversation:
 
     async def send(self, message: dict[str, Any]) -> None:
         """As the server does: waits while the client does not read, and takes everything once it is gone."""
-        async with self._arrived:
-            self.sent.append(message)
-            self._arrived.notify_all()
+        self._note(message)
         waits = [asyncio.ensure_future(event.wait()) for event in (self.reads, self.gone)]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         await asyncio.wait(waits)
 
+    # ------------------------------------------------------------ the connection that the server lends
+
+    def take_body(self) -> None:
+        """The body is to be received."""
+
+    def write_body(self, body: bytes, *, last: bool = False) -> bool:
+        if not (self.reads.is_set() or self.gone.is_set()):
+            return False
+        self._note({"type": "http.response.body", "body": body, "more_body": not last})
+        return True
+
+    def watch(self, left: Callable[[], object] | None, ready: Callable[[], object] | None = None) -> None:
+        self._ready = ready
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watching = asyncio.create_task(self._tell(left)) if left is not None else None
+
+    async def _tell(self, left: Callable[[], object]) -> None:
+        await self.gone.wait()
+        left()
+
+    def read_on(self) -> None:
+        """Let the client read again."""
+        self.reads.set()
+        if self._ready is not None:
+            self._ready()
+
+    def _note(self, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+        self._arrived.set()
+
     async def until_sent(self, part: bytes) -> None:
         """Wait until a part of the answer's body was sent."""
-        async with self._arrived:
-            await self._arrived.wait_for(lambda: part in self.body)
+        while part not in self.body:
+            self._arrived.clear()
+            await self._arrived.wait()
 
     async def serve(self, app: Any) -> None:
         """Let the app answer; nothing of it may be left running."""
@@ -94,6 +129,7 @@ class Conversation:
         try:
             await app(self.scope, self.receive, self.send)
         finally:
+            await asyncio.sleep(0)
             assert asyncio.all_tasks() <= before | {asyncio.current_task()}
             assert timers() == []
 

@@ -9,7 +9,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig
-from gateway.transport.connection import CONNECTION_EXTENSION, SURPLUS_EXTENSION, DisconnectWatch
+from gateway.transport.connection import CONNECTION_EXTENSION, SURPLUS_EXTENSION
 from gateway.transport.protocol import ConnectionProtocol
 
 LONG = 20.0
@@ -19,6 +19,12 @@ GET = b"GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n"
 def post(body=b"hello", path="echo", *headers):
     lines = [f"POST /{path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
+
+
+async def wait_for_disconnect(receive, left):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    left()
 
 
 class App:
@@ -35,6 +41,7 @@ class App:
         self.lends = True
         self.seen = []
         self.surplus = []
+        self.waits = 0
         self.headers = []
         self.taken_bodies = []
         self.release = asyncio.Event()
@@ -88,10 +95,17 @@ class App:
         self.taken = pieces * 65_536
         await send({"type": "http.response.body", "body": b"end"})
 
-    async def framed(self, path, body, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
-        self.taken = self.write_body(b"no!")
-        await send({"type": "http.response.body", "body": b"yes"})
+    async def last(self, path, body, receive, send):
+        """Write past the app's layers to the end, in as many goes as the client needs."""
+        room = asyncio.Event()
+        self.connection.watch(self.left.set, room.set)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for number in range(100):
+            while not self.write_body(b"%d" % (number % 10) * 65_536, last=number == 99):
+                self.waits += 1
+                room.clear()
+                await room.wait()
+        self.connection.watch(None)
 
     async def crash(self, path, body, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -110,9 +124,14 @@ class App:
             self.left.set()
             told.cancel()
 
-        watch = DisconnectWatch(self.connection if self.lends else None, receive, leave)
+        waiting = None if self.lends else asyncio.create_task(wait_for_disconnect(receive, leave))
+        if waiting is None:
+            self.connection.watch(leave)
         await asyncio.wait({told})
-        await watch.stop()
+        if waiting is None:
+            self.connection.watch(None)
+        else:
+            waiting.cancel()
         if not self.left.is_set():
             if not eager:
                 await send({"type": "http.response.start", "status": 200, "headers": []})

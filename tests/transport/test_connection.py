@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from engine.doubles import SettableClock
+from engine.doubles import SettableClock, settle
 from transport.asgi import Conversation, SlowSocket, timers
 
 from gateway.transport import connection
-from gateway.transport.connection import DisconnectWatch, StallWatch, cancel
+from gateway.transport.connection import ClientLeft, ClientWatch, StallWatch
 
 DEADLINE = 0.04
 LONG = 20.0
@@ -127,45 +127,82 @@ async def test_a_watch_that_was_stopped_does_nothing(watch):
     assert timers() == []
 
 
-async def test_a_disconnect_is_waited_for_past_the_rest_of_a_body():
-    client = Conversation(b"a", b"b")
-    left = asyncio.Event()
-    watch = DisconnectWatch(None, client.receive, left.set)
-    await asyncio.sleep(0)
-    assert not left.is_set()
+# ---------------------------------------------------------------- clients that leave
+
+
+async def test_a_block_ends_when_the_client_leaves():
+    client = Conversation()
+    cleaned = asyncio.Event()
+
+    async def serve():
+        async with ClientWatch(client):
+            try:
+                await asyncio.sleep(LONG)
+            finally:
+                await asyncio.sleep(0)
+                cleaned.set()
+
+    serving = asyncio.create_task(serve())
+    await settle()
     client.gone.set()
-    await asyncio.wait_for(left.wait(), LONG)
-    await watch.stop()
-    assert not client.waiting
+    with pytest.raises(ClientLeft):
+        await asyncio.wait_for(serving, LONG)
+    assert (cleaned.is_set(), serving.cancelling()) == (True, 0)
 
 
-async def test_a_watch_that_was_stopped_leaves_nothing_that_waits():
-    client = Conversation(b"a")
-    left = asyncio.Event()
-    watch = DisconnectWatch(None, client.receive, left.set)
-    await asyncio.sleep(0)
-    await watch.stop()
-    assert not client.waiting
-    assert not left.is_set()
+async def test_a_client_that_stays_ends_nothing():
+    client = Conversation()
+    async with ClientWatch(client):
+        await settle()
+    client.gone.set()
+    await settle()
+    assert asyncio.current_task().cancelling() == 0
 
 
-async def test_cancelling_waits_for_the_last_task_and_leaves_finished_ones_alone():
-    ended = []
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_client_that_leaves_with_the_end_of_the_block_cancels_nothing_behind_it(fails):
+    class Connection:
+        def watch(self, left, ready=None):
+            self.left = left
 
-    async def run(*, fails=False):
+    connection = Connection()
+
+    async def serve():
         try:
-            await asyncio.sleep(LONG)
-        finally:
+            async with ClientWatch(connection):
+                connection.left()
+                if fails:
+                    raise ZeroDivisionError
+        except ClientLeft:
             await asyncio.sleep(0)
-            ended.append(fails)
-            if fails:
-                raise ZeroDivisionError
+            return "went on"
 
-    done = asyncio.create_task(asyncio.sleep(0, "result"))
-    tasks = [asyncio.create_task(run()), asyncio.create_task(run(fails=True)), done]
-    await done
-    await cancel(*tasks)
-    assert ended == [False, True]
-    assert done.result() == "result"
-    assert all(task.done() for task in tasks)
-    await cancel(*tasks)
+    serving = asyncio.create_task(serve())
+    assert await asyncio.wait_for(serving, LONG) == "went on"
+    assert serving.cancelling() == 0
+
+
+async def test_who_is_cancelled_by_others_too_stays_cancelled():
+    client = Conversation()
+
+    async def serve():
+        async with ClientWatch(client):
+            try:
+                await asyncio.sleep(LONG)
+            finally:
+                asyncio.current_task().cancel()
+
+    serving = asyncio.create_task(serve())
+    await settle()
+    client.gone.set()
+    await asyncio.wait([serving])
+    assert serving.cancelled()
+
+
+async def test_a_client_that_has_caught_up_is_told_of():
+    client = Conversation()
+    told = []
+    async with ClientWatch(client, lambda: told.append(True)):
+        client.read_on()
+    client.read_on()
+    assert told == [True]

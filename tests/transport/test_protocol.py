@@ -132,14 +132,6 @@ async def test_a_body_written_at_once_is_chunked_and_bounded_by_what_the_client_
     assert answer.count(b"10000\r\n") == site.app.taken // 65_536
 
 
-async def test_a_body_of_declared_length_is_left_to_the_server(serve):
-    site = await serve()
-    client = await site.connect()
-    await client.send(post(b"", "framed"))
-    assert (await client.answer())[2] == b"yes"
-    assert site.app.taken is False
-
-
 async def test_what_is_written_at_once_to_a_client_that_left_is_dropped(serve):
     site = await serve()
     client = await site.hold("hold")
@@ -278,3 +270,28 @@ async def test_a_shutdown_closes_what_is_idle_and_lets_the_rest_end(serve):
     site.app.release.set()
     assert (await client.rest()).endswith(b"ended\r\n0\r\n\r\n")
     await site.empty()
+
+
+async def test_a_body_that_is_written_to_its_end_needs_no_send(serve):
+    site = await serve()
+    client = await site.connect()
+    for _ in range(2):
+        await client.send(post(b"", "last"))
+        await asyncio.sleep(0.1)
+        body = b""
+        async with asyncio.timeout(20):
+            await client.reader.readuntil(b"\r\n\r\n")
+            while size := int((await client.reader.readline()), 16):
+                body += (await client.reader.readexactly(size + 2))[:-2]
+            assert await client.reader.readline() == b"\r\n"
+        assert body == b"".join(b"%d" % (number % 10) * 65_536 for number in range(100))
+    assert site.app.waits > 0, "the client never had to catch up"
+    assert not site.app.left.is_set()
+
+
+async def test_a_body_written_to_its_end_may_close_the_connection(serve):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"", "last", "Connection: close"))
+    async with asyncio.timeout(20):
+        assert (await client.reader.read()).endswith(b"\r\n0\r\n\r\n")

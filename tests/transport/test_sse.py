@@ -10,7 +10,7 @@ from transport.asgi import Conversation
 
 from gateway.protocol.errors import UpstreamRefused
 from gateway.protocol.sse import DONE, KEEPALIVE
-from gateway.transport.connection import ClientLeft
+from gateway.transport.connection import ClientLeft, ClientWatch, find_connection
 from gateway.transport.sse import EventStream
 
 HELLO = says("Hello there", chunk=5)
@@ -23,9 +23,15 @@ class Stream:
         self.bench = Bench(*replies, server=server)
 
     async def __call__(self, scope, receive, send):
-        delivery, task = await self.bench.start()
-        self.delivery, self.task = delivery, task
-        await EventStream(delivery, task, self.bench.config.server).serve(receive, send, [(b"x-own", b"1")])
+        self.task = asyncio.current_task()
+        plan = await self.bench.plan("local", "sse", stream=True)
+        connection = find_connection(scope)
+        self.stream = EventStream(connection, send, [(b"x-own", b"1")], self.bench.config.server, self.bench.metrics)
+        try:
+            async with ClientWatch(connection, self.stream.queue.resume):
+                await self.bench.engine.stream(plan, self.stream)
+        finally:
+            self.stream.close()
 
     def begin(self, **options):
         client = Conversation(**options)
@@ -35,8 +41,7 @@ class Stream:
         """Wait for the end; the upstream call, the queue and its gauges have ended with it."""
         with pytest.raises(ClientLeft):
             await serving
-        assert (self.task.done(), self.delivery.abandoned) == (True, True)
-        assert self.delivery.statistics.batches == 0
+        assert self.stream.queue.statistics.batches == 0
         assert self.bench.sample("delivery_queue_batches") == self.bench.sample("delivery_queue_bytes") == 0
 
 
@@ -135,9 +140,11 @@ async def test_a_client_that_leaves_while_a_send_and_the_upstream_wait_for_it():
     reply = streamed(says("x" * 1000, chunk=1))
     stream = Stream(reply, delivery_max_batches=2)
     client, serving = stream.begin()
+    await client.until_sent(b"response.created")
     client.reads.clear()
+    sent = len(client.sent)
     await settle(1000)
-    assert (len(client.sent), stream.delivery.statistics.batches) == (1, 2)
+    assert (len(client.sent) - sent, stream.stream.queue.statistics.batches) == (0, 2)
     client.gone.set()
     await stream.ends_with_a_client_that_left(serving)
     assert reply.closed == 1
@@ -151,10 +158,23 @@ async def test_a_client_that_leaves_with_the_last_byte_has_not_left_early():
     assert client.complete
 
 
-async def test_a_run_that_is_stopped_from_outside_is_no_complete_stream():
-    stream = Stream(Reply([*HELLO.frames()[:5], asyncio.Event()]))
+async def test_a_slow_client_gets_everything_once_it_reads():
+    stream = Stream(streamed(says("x" * 100, chunk=1)), delivery_max_batches=2)
     client, serving = stream.begin()
+    await client.until_sent(b"response.created")
+    client.reads.clear()
+    await settle(100)
+    assert not serving.done()
+    client.read_on()
+    await serving
+    assert judge_stream(client.body) == []
+    assert client.body.endswith(DONE)
+
+
+async def test_a_run_that_is_stopped_from_outside_is_no_complete_stream():
+    reply = Reply([*HELLO.frames()[:5], asyncio.Event()])
+    client, serving = Stream(reply).begin()
     await client.until_sent(b"Hello")
-    stream.task.cancel()
-    await stream.ends_with_a_client_that_left(serving)
-    assert not client.complete
+    serving.cancel()
+    await asyncio.wait([serving])
+    assert (serving.cancelled(), client.complete, reply.closed) == (True, False, 1)
