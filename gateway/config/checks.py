@@ -39,6 +39,7 @@ class Review:
             self._check_upstream(path, upstream)
         self._check_routing()
         self._check_limits()
+        self._check_websocket()
 
     def _problem(self, message: str, *paths: KeyPath) -> None:
         self.problems.append((self._finding(message, paths), set(paths)))
@@ -177,4 +178,19 @@ class Review:
                 "but can never be continued",
                 ("storage", "history_max_bytes"),
                 retained,
+            )
+
+    def _check_websocket(self) -> None:
+        bounds = self._config.websocket
+        for inner, outer, effect in (
+            ("max_message_bytes", "max_outstanding_bytes", "the largest creates are always refused with 429"),
+            ("max_checkpoint_bytes", "max_session_bytes", "a history of that size is never kept"),
+        ):
+            if getattr(bounds, inner) > getattr(bounds, outer):
+                self._warning(f"above {outer}: {effect}", ("websocket", inner), ("websocket", outer))
+        if bounds.max_active > bounds.max_outstanding:
+            self._warning(
+                "above max_outstanding, and never reached",
+                ("websocket", "max_active"),
+                ("websocket", "max_outstanding"),
             )

@@ -94,6 +94,9 @@ def test_a_sound_combination_gives_no_warning(load, text):
         ("upstream = { url = 'https://a', tls_verify = false }", "upstream.tls_verify", "can read and change"),
         ("[upstreams.a]\n[upstreams.b]", "upstreams.b", "every model"),
         ("[upstreams.a]\nmodels = ['m']\n[upstreams.b]\naliases = { m = 'n' }", "upstreams.b", "the model 'm'"),
+        ("[websocket]\nmax_message_bytes = '20MiB'", "websocket.max_message_bytes", "always refused with 429"),
+        ("[websocket]\nmax_session_bytes = '1MiB'", "websocket.max_session_bytes", "never kept"),
+        ("[websocket]\nmax_outstanding = 4", "websocket.max_outstanding", "never reached"),
     ],
 )
 def test_a_surprising_combination_is_a_warning(load, text, path, message):

@@ -10,6 +10,7 @@ from gateway.config.schema.server import AdminConfig, ServerConfig
 from gateway.config.schema.storage import StorageConfig
 from gateway.config.schema.telemetry import TelemetryConfig
 from gateway.config.schema.upstream import AllowedField, UpstreamConfig
+from gateway.config.schema.websocket import WebSocketConfig
 
 __all__ = [
     "DEFAULT_UPSTREAM",
@@ -23,6 +24,7 @@ __all__ = [
     "StorageConfig",
     "TelemetryConfig",
     "UpstreamConfig",
+    "WebSocketConfig",
 ]
 
 DEFAULT_UPSTREAM = "default"
@@ -35,6 +37,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     admin: AdminConfig = field(default_factory=AdminConfig)
     upstream: UpstreamConfig | None = None
     upstreams: Mapping[str, UpstreamConfig] = {}
+    websocket: WebSocketConfig = field(default_factory=WebSocketConfig)
     responses: ResponsesConfig = field(default_factory=ResponsesConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
