@@ -20,6 +20,7 @@ from gateway.config.changes import Reload, compare
 from gateway.config.schema import GatewayConfig, ServerConfig, StorageConfig, UpstreamConfig
 from gateway.engine.service import Engine
 from gateway.ports import Clock, Ids, Store, Upstream
+from gateway.protocol.errors import NotFound
 from gateway.protocol.ids import UuidIds
 from gateway.storage.cache import CachedStore
 from gateway.storage.faults import StorageNotReady
@@ -36,6 +37,7 @@ from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
 from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
 from gateway.transport.routes import RESPONSES_PATH, ROUTES, build_responses_route
+from gateway.transport.websocket import WebSocketEndpoint
 from gateway.transport.wire_errors import respond_with_error
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.settings import UpstreamSettings
@@ -63,6 +65,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         upstreams: inference servers by name.
         engine: makes responses.
         endpoint: serves `POST /v1/responses`.
+        sockets: serves WebSockets at the same path.
         readiness: knows whether new requests can be served.
         metrics: what is counted.
         tracing: starts spans.
@@ -76,6 +79,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     upstreams: Mapping[str, Upstream]
     engine: Engine
     endpoint: ASGIApp
+    sockets: WebSocketEndpoint
     readiness: Readiness
     metrics: Metrics
     tracing: Tracing
@@ -158,6 +162,7 @@ class Gateway:
         self.draining = True
         self.parts.readiness.begin_drain()
         self.parts.engine.begin_drain()
+        self.parts.sockets.begin_drain()
 
     async def drained(self, timeout: float) -> bool:
         """Wait until no response is being made, for at most `timeout` seconds; tell whether that came true."""
@@ -168,6 +173,13 @@ class Gateway:
         return self.parts.engine.cut_off()
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == ScopeType.WEBSOCKET:
+            if scope["path"] != RESPONSES_PATH:
+                raise NotFound(
+                    f"There is no WebSocket at this path; it is at {RESPONSES_PATH}.", code="route_not_found"
+                )
+            scope["path_template"] = RESPONSES_PATH
+            return self.parts.sockets(scope, receive, send)
         # The hot path spares itself Litestar's layers, which only pages of other origins need.
         if (
             scope["path"] == RESPONSES_PATH
@@ -250,12 +262,15 @@ def build_parts(
     if endpoint is None:
         endpoint = served = ResponsesEndpoint(engine, config, metrics)
         reconfigure.append(served.reconfigure)
+    sockets = WebSocketEndpoint(engine, config, metrics)
+    reconfigure.append(sockets.reconfigure)
     return Parts(
         config=config,
         store=store,
         upstreams=upstreams,
         engine=engine,
         endpoint=endpoint,
+        sockets=sockets,
         readiness=Readiness(store, upstreams),
         metrics=metrics,
         tracing=tracing,

@@ -1,4 +1,4 @@
-"""Makes a finished response durable: everything here happens before its terminal event leaves."""
+"""Makes a finished response durable, and continuable: everything here happens before its terminal event leaves."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from gateway.engine.session import Checkpoint, Continuation
 from gateway.ports import Ids, Store, StoredItem, StoredResponse
 from gateway.protocol import codec
 from gateway.protocol.errors import StorageUnavailable
@@ -15,8 +16,22 @@ from gateway.protocol.response import Response
 from gateway.telemetry.metrics import Metrics
 
 
+class Lineage(Struct, frozen=True, kw_only=True):
+    """What a response continues, and where that is known.
+
+    Attributes:
+        history: its effective input before its own, oldest first.
+        parent_id: the response it continues, if the database has that.
+        continuation: the session of its connection, if there is one.
+    """
+
+    history: Sequence[StoredItem] = ()
+    parent_id: str | None = None
+    continuation: Continuation | None = None
+
+
 class Committer:
-    """Writes responses to the store.
+    """Writes responses to the store, and to the session of their connection.
 
     Args:
         store: where to.
@@ -29,22 +44,41 @@ class Committer:
         self._ids = ids
         self._metrics = metrics
 
-    async def commit(self, principal: str, response: Response, inputs: Sequence[dict[str, Any]]) -> None:
-        """Persist a response with its new input and its output; returns after the database has committed.
+    async def commit(
+        self, principal: str, response: Response, inputs: Sequence[dict[str, Any]], lineage: Lineage
+    ) -> None:
+        """Persist a response with its new input and its output, as far as it is to be kept.
+
+        Returns after the database has committed; only then can the connection continue it.
 
         Raises:
+            ResourceLimitExceeded: it is kept in the session alone, which has no room for it.
             StorageUnavailable: nothing was stored.
         """
+        continuation = lineage.continuation
+        if not response.store and continuation is None:
+            return
+        own = (*self._store_all("input", inputs), *self._store_all("output", response.output))
+        if continuation is not None:
+            continuation.prepare(Checkpoint(response.id, (*lineage.history, *own), stored=response.store))
+        if response.store:
+            await self._append(principal, response, own, lineage)
+        if continuation is not None:
+            continuation.publish()
+
+    async def _append(self, principal: str, response: Response, own: Sequence[StoredItem], lineage: Lineage) -> None:
+        # Behind a parent that only the session knows, the row has to hold all that came before it.
+        context = lineage.history if lineage.parent_id is None else ()
         record = StoredResponse(
             id=response.id,
             principal=principal,
-            parent_id=response.previous_response_id,
+            parent_id=lineage.parent_id,
             status=response.status,
             model=response.model,
             created_at=response.created_at,
             completed_at=response.completed_at,
             snapshot=codec.encode(structs.replace(response, output=[])),
-            items=[*self._store_all("input", inputs), *self._store_all("output", response.output)],
+            items=[*(structs.replace(item, role="context") for item in context), *own],
         )
         began = time.perf_counter()
         try:

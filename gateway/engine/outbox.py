@@ -29,12 +29,15 @@ class Outbox:
         turn: numbers the events; gets back the number of one that cannot be sent.
         limits: `max_stream_event_bytes` bounds each event.
         metrics: counts events and times the first delta, from the making of the outbox.
+        overhead: bytes the transport adds to each event, which count as well.
     """
 
-    def __init__(self, turn: Turn, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, turn: Turn, limits: Limits, metrics: Metrics, *, overhead: int = 0) -> None:
         self.largest = 0
         self._turn = turn
         self._limits = limits
+        self._overhead = overhead
+        self._longest = limits.max_stream_event_bytes - overhead
         self._metrics = metrics
         self._batch: list[EncodedEvent] = []
         self._taken = 0
@@ -57,7 +60,7 @@ class Outbox:
             ResourceLimitExceeded: it passes `max_stream_event_bytes`; its number is free again.
         """
         data = codec.encode(event)
-        if len(data) > self._limits.max_stream_event_bytes:
+        if len(data) > self._longest:
             self._turn.rewind(event.sequence_number)
             raise self._limits.exceeded("max_stream_event_bytes")
         return data
@@ -74,13 +77,13 @@ class Outbox:
         """Keep the first form of an event that fits; the minimal `error` event may always be sent."""
         for event in forms:
             data = codec.encode(event)
-            if len(data) <= self._limits.max_stream_event_bytes or isinstance(event, events.ErrorEvent):
+            if len(data) <= self._longest or isinstance(event, events.ErrorEvent):
                 self.keep(event, data)
                 return
 
     def keep(self, event: Event, data: bytes) -> None:
         """Keep an event that is encoded already."""
-        self.largest = max(self.largest, len(data))
+        self.largest = max(self.largest, len(data) + self._overhead)
         if not self._saw_delta and isinstance(event, _TOLD_DELTAS):
             self._saw_delta = True
             self._metrics.defer(self._metrics.ttft_seconds.observe, time.perf_counter() - self._began)

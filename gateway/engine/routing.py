@@ -1,6 +1,6 @@
 """Which inference server serves which model, and under what name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gateway.config.schema import ResponsesConfig, UpstreamConfig
@@ -28,6 +28,12 @@ class Route(NamedTuple):
     salted: bool
     headers: frozenset[bytes]
     model: str
+
+    def pick_headers(self, sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+        """Return those of a caller's headers that are passed on."""
+        if not self.headers:
+            return {}
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in sent if name in self.headers}
 
 
 class Routing:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gateway.engine.coalescing import Coalescer
-from gateway.engine.commit import Committer
+from gateway.engine.commit import Committer, Lineage
 from gateway.engine.deadline import Deadline
 from gateway.engine.delivery import Channel
 from gateway.engine.failures import log_failure, name_outcome
@@ -28,7 +28,7 @@ from gateway.protocol.errors import (
 from gateway.protocol.events import Event, ResponseCompleted, ResponseIncomplete
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest, build_upstream_body
-from gateway.protocol.response import Response
+from gateway.protocol.response import Response, Usage
 from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
 from gateway.protocol.turn import Turn, minimal_error
 from gateway.protocol.upstream_events import Unknown, parse
@@ -47,13 +47,15 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     Attributes:
         principal: owner of what is stored.
-        transport: `json` or `sse`, for metrics.
+        transport: `json`, `sse` or `websocket`, for metrics.
         headers: headers to send upstream, already filtered by the allowlist.
+        overhead: bytes the transport adds to each event, which count against its limit.
     """
 
     principal: str
     transport: str
     headers: dict[str, str]
+    overhead: int = 0
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
@@ -79,6 +81,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         inputs: the new input items, references resolved, as they will be stored.
         items: the effective input in the engine's form: history, then the new items.
         turn: the response, not yet begun.
+        lineage: what it continues.
         route: the inference server.
         settings: bounds of the run, as they were when the turn was made.
     """
@@ -88,6 +91,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     inputs: list[dict[str, Any]]
     items: list[dict[str, Any]]
     turn: Turn
+    lineage: Lineage
     route: Route
     settings: RunSettings
 
@@ -121,7 +125,7 @@ class Run:
         self._turn = plan.turn
         self._round: Round = plan.turn.open_round()
         self._channel: Channel | None = None
-        self._outbox = Outbox(self._turn, settings.limits, metrics)
+        self._outbox = Outbox(self._turn, settings.limits, metrics, overhead=plan.caller.overhead)
         self._longest_line = 0
         # Whether a failure belongs into the stream, because the upstream has accepted the call.
         self._told = False
@@ -156,7 +160,7 @@ class Run:
         """
         self._channel = channel
         try:
-            await self._stream(channel)
+            await (self._stream(channel) if self._plan.request.generate else self._warm_up(channel))
         except GatewayError as error:
             await self._fail(channel, error)
         except Exception:
@@ -179,7 +183,18 @@ class Run:
         finally:
             timer.cancel()
             await self._settle_early()
+        await self._finish(channel, self._propose())
+
+    async def _warm_up(self, channel: Channel) -> None:
+        """Make a response without asking the model, for a later one to continue; its two events are built first."""
+        self._outbox.add(self._turn.begin()[0])
+        self._turn.rewind(self._outbox.next_number)
         event = self._propose()
+        event = structs.replace(event, response=structs.replace(event.response, usage=Usage()))
+        await self._finish(channel, event)
+
+    async def _finish(self, channel: Channel, event: ResponseCompleted | ResponseIncomplete) -> None:
+        """Measure the terminal event, commit the response, and only then send the event."""
         data = self._outbox.encode(event)
         try:
             await self._commit(event.response)
@@ -353,8 +368,8 @@ class Run:
         return event
 
     async def _commit(self, response: Response) -> None:
-        if response.store:
-            await self._committer.commit(self._plan.caller.principal, response, self._plan.inputs)
+        plan = self._plan
+        await self._committer.commit(plan.caller.principal, response, plan.inputs, plan.lineage)
         self._turn.settle(response)
 
     def _count_end(self, status: str, error: Exception | None = None) -> None:

@@ -8,15 +8,22 @@ from typing import Any
 from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission, Seats
 from gateway.engine.coalescing import Coalescer
-from gateway.engine.commit import Committer
+from gateway.engine.commit import Committer, Lineage
 from gateway.engine.delivery import Channel
 from gateway.engine.input_items import Page, list_input_items
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Caller, Plan, Run, RunSettings
+from gateway.engine.session import Continuation, Session, SessionBounds
 from gateway.ports import Clock, Deletion, Ids, Store, StoredItem, StoredResponse, Upstream
 from gateway.protocol import codec
 from gateway.protocol.carriage import carry_item
-from gateway.protocol.errors import InvalidRequest, PreviousResponseNotFound, ResponseNotFound, Unavailable
+from gateway.protocol.errors import (
+    GatewayError,
+    InvalidRequest,
+    PreviousResponseNotFound,
+    ResponseNotFound,
+    Unavailable,
+)
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.limits import Limits
@@ -63,7 +70,7 @@ class Engine:
         self._ids = ids
         self._upstreams = upstreams
         self._noted: set[str] = set()
-        self._runs: set[Run] = set()
+        self._runs: dict[str, Run] = {}
         self._cutting_off = False
         self._committer = Committer(store, ids, metrics)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
@@ -97,8 +104,19 @@ class Engine:
         self._responses = config.responses
         self._server = config.server
         self._settings = _run_settings(config)
+        websocket = config.websocket
+        self._session_bounds = SessionBounds(
+            max_checkpoint_bytes=websocket.max_checkpoint_bytes,
+            max_checkpoint_items=websocket.max_checkpoint_items,
+            max_session_bytes=websocket.max_session_bytes,
+            evict_parent_on_failure=websocket.evict_parent_on_failure,
+        )
 
     # ------------------------------------------------------------ creating
+
+    def open_session(self) -> Session:
+        """Return the memory of a new connection, within the bounds of the configuration in effect."""
+        return Session(self._session_bounds, self._metrics)
 
     def admit(self) -> AbstractContextManager[None]:
         """Hold a place for one response, from before it is prepared until its last byte is sent.
@@ -115,24 +133,43 @@ class Engine:
             InvalidRequest: names the parameter at fault.
             NotFound: no upstream takes the model.
         """
-        raw = read_object(body, self._responses.max_json_depth)
+        return self.read_fields(read_object(body, self._responses.max_json_depth))
+
+    def read_fields(self, raw: dict[str, Any], *, on_websocket: bool = False) -> tuple[CreateRequest, Route]:
+        """Return the request its parameters make, and the upstream its model belongs to.
+
+        Raises:
+            InvalidRequest: as `read`.
+            NotFound: as `read`.
+        """
         model = raw.get("model")
         # A missing or malformed model is told by the check of the whole request, under any upstream's policy.
         route = self._routing.choose(model) if isinstance(model, str) and model else self._routing.default
-        request = check_request(raw, route.policy)
+        request = check_request(raw, route.policy, on_websocket=on_websocket)
         self._note_extras(request)
         return request, route
 
-    async def prepare(self, caller: Caller, request: CreateRequest, route: Route) -> Plan:
+    async def prepare(
+        self, caller: Caller, request: CreateRequest, route: Route, continuation: Continuation | None = None
+    ) -> Plan:
         """Resolve what a request refers to; nothing has been sent upstream or stored yet.
+
+        Args:
+            caller: who asks.
+            request: the request.
+            route: the upstream.
+            continuation: the session of the caller's connection, if it has one.
 
         Raises:
             InvalidRequest: unknown parent or item, or tool outputs that do not match.
             StorageUnavailable: the request needs the database, which cannot be read or takes no writes.
         """
-        if _needs_storage(request):
+        parent_id = request.fields.previous_response_id
+        kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
+        if _needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
             await self._store.verify()
-        history = await self._load_history(caller.principal, request.fields.previous_response_id)
+        stored = await self._load_history(caller.principal, parent_id) if kept is None else kept.items
+        history = drop_incomplete_calls(_decode(item) for item in stored)
         new = await self._resolve_references(caller.principal, request.items)
         shown = drop_incomplete_calls(new)
         match_outputs(history, shown)
@@ -156,6 +193,11 @@ class Engine:
             inputs=new,
             items=[carry_item(item) for item in items],
             turn=turn,
+            lineage=Lineage(
+                history=stored,
+                parent_id=parent_id if kept is None or kept.stored else None,
+                continuation=continuation,
+            ),
             route=route,
             settings=settings,
         )
@@ -170,7 +212,7 @@ class Engine:
         try:
             return codec.encode(await run.answer())
         finally:
-            self._runs.discard(run)
+            del self._runs[plan.response_id]
 
     async def stream(self, plan: Plan, channel: Channel) -> None:
         """Make a response as events; cancelling it aborts the upstream and publishes nothing.
@@ -182,7 +224,7 @@ class Engine:
         try:
             await run.stream(channel)
         finally:
-            self._runs.discard(run)
+            del self._runs[plan.response_id]
 
     # ------------------------------------------------------------ what is stored
 
@@ -261,9 +303,15 @@ class Engine:
         """
         self._admission.begin_drain()
         self._cutting_off = True
-        for run in self._runs:
+        for run in self._runs.values():
             run.cut_off(_shutting_down())
         return len(self._runs)
+
+    def cut_off_response(self, response_id: str, error: GatewayError) -> None:
+        """End one running response as failed with this error, as `cut_off` does; nothing happens if it has ended."""
+        run = self._runs.get(response_id)
+        if run is not None:
+            run.cut_off(error)
 
     # ------------------------------------------------------------ inside
 
@@ -277,7 +325,7 @@ class Engine:
             metrics=self._metrics,
             tracing=self._tracing,
         )
-        self._runs.add(run)
+        self._runs[plan.response_id] = run
         if self._cutting_off:
             run.cut_off(_shutting_down())
         return run
@@ -288,13 +336,13 @@ class Engine:
             raise ResponseNotFound(response_id)
         return stored
 
-    async def _load_history(self, principal: str, response_id: str | None) -> list[dict[str, Any]]:
+    async def _load_history(self, principal: str, response_id: str | None) -> Sequence[StoredItem]:
         if response_id is None:
-            return []
+            return ()
         history = await self._store.history(principal, response_id)
         if history is None:
             raise PreviousResponseNotFound(response_id)
-        return drop_incomplete_calls(_decode(item) for item in history.items)
+        return history.items
 
     async def _resolve_references(self, principal: str, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         wanted = [item["id"] for item in items if item["type"] == "item_reference"]
@@ -340,10 +388,9 @@ def _shutting_down() -> Unavailable:
     return Unavailable("The gateway is shutting down; send the request again.")
 
 
-def _needs_storage(request: CreateRequest) -> bool:
+def _needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:
     """Tell whether a response is to be stored or made from something stored."""
-    refers = request.fields.previous_response_id is not None
-    return refers or request.store or any(item["type"] == "item_reference" for item in request.items)
+    return parent_is_stored or request.store or any(item["type"] == "item_reference" for item in request.items)
 
 
 def _decode(item: StoredItem) -> dict[str, Any]:

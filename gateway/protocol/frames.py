@@ -12,7 +12,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gateway.protocol import codec
 from gateway.protocol.envelope import ErrorObject, build_error_object
-from gateway.protocol.errors import GatewayError, InvalidRequest
+from gateway.protocol.errors import (
+    GatewayError,
+    InternalError,
+    InvalidRequest,
+    RateLimitExceeded,
+    Unavailable,
+    UpstreamError,
+)
 from gateway.protocol.inputs import json_type
 from gateway.protocol.requests import read_json
 
@@ -23,6 +30,10 @@ _CREATE = "response.create"
 _IGNORED = frozenset({"response.processed"})
 _ROUTING = frozenset({"type", "stream_id", "event_id"})
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+
+
+# Statuses by the type of an error, for what an encoded event tells.
+_STATUSES = {kind.type: kind.status for kind in (InvalidRequest, RateLimitExceeded, UpstreamError, Unavailable)}
 
 
 class CreateFrame(Struct, frozen=True, kw_only=True):
@@ -126,6 +137,14 @@ def build_error_frame(
             error=build_error_object(error),
         )
     )
+
+
+def reframe_error(event: bytes) -> bytes:
+    """Return an encoded `error` event of a response, whose members are flat for event streams, as an error frame."""
+    told = codec.decode(event)
+    error = ErrorObject(message=told["message"], type=told["error"]["type"], param=told.get("param"), code=told["code"])
+    status = _STATUSES.get(error.type, InternalError.status)
+    return codec.encode(ErrorFrame(status=status, sequence_number=told["sequence_number"], error=error))
 
 
 def tag(event: bytes, stream_id: str | None) -> bytes:

@@ -35,6 +35,27 @@ class DeliveryLoad:
         self.bytes = 0
 
 
+class SocketLoad:
+    """What the WebSockets of a process hold; plain numbers, changed on the event loop alone.
+
+    Attributes:
+        connections: sockets open.
+        running: creates that run.
+        waiting: creates that wait.
+        outstanding_bytes: frames of both.
+        session_bytes: histories in memory.
+    """
+
+    __slots__ = ("connections", "outstanding_bytes", "running", "session_bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.running = 0
+        self.waiting = 0
+        self.outstanding_bytes = 0
+        self.session_bytes = 0
+
+
 class StorageLoad:
     """What waits to be written to the database; changed on the event loop alone.
 
@@ -110,6 +131,7 @@ class Metrics:
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)
 
+        self._declare_sockets()
         self._declare_storage()
 
         self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
@@ -117,6 +139,19 @@ class Metrics:
 
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)
+
+    def _declare_sockets(self) -> None:
+        self.socket_load = SocketLoad()
+        self._gauge(names.WEBSOCKETS).set_function(lambda: self.socket_load.connections)
+        self._gauge(names.WEBSOCKET_RUNNING).set_function(lambda: self.socket_load.running)
+        self._gauge(names.WEBSOCKET_WAITING).set_function(lambda: self.socket_load.waiting)
+        self._gauge(names.WEBSOCKET_OUTSTANDING_BYTES).set_function(lambda: self.socket_load.outstanding_bytes)
+        self._gauge(names.WEBSOCKET_SESSION_BYTES).set_function(lambda: self.socket_load.session_bytes)
+        self.websocket_message_bytes = self._histogram(names.WEBSOCKET_MESSAGE_BYTES)
+        self.websocket_errors_total = self._counter(names.WEBSOCKET_ERRORS)
+        self.websocket_closes_total = self._counter(names.WEBSOCKET_CLOSES)
+        self.checkpoints_total = self._counter(names.WEBSOCKET_CHECKPOINTS)
+        self.session_lookups_total = self._counter(names.WEBSOCKET_LOOKUPS)
 
     def _declare_storage(self) -> None:
         self.storage_load = StorageLoad()

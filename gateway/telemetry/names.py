@@ -163,6 +163,41 @@ UNKNOWN_EVENTS = Metric(
 UNSUPPORTED_TOOLS = Metric(
     "gateway_unsupported_tools_total", "counter", "Hosted tools left out of a request because they cannot be run."
 )
+WEBSOCKETS = Metric("gateway_websocket_connections", "gauge", "WebSockets open now.")
+WEBSOCKET_RUNNING = Metric("gateway_websocket_creates_running", "gauge", "Creates of WebSockets that run now.")
+WEBSOCKET_WAITING = Metric(
+    "gateway_websocket_creates_waiting", "gauge", "Creates of WebSockets that wait for their lane or for a free place."
+)
+WEBSOCKET_OUTSTANDING_BYTES = Metric(
+    "gateway_websocket_outstanding_bytes", "gauge", "Bytes of the creates of WebSockets that wait or run."
+)
+WEBSOCKET_MESSAGE_BYTES = Metric(
+    "gateway_websocket_message_bytes", "histogram", "Size of one message of a WebSocket client.", (), _BYTES
+)
+WEBSOCKET_ERRORS = Metric(
+    "gateway_websocket_errors_total",
+    "counter",
+    "Error frames sent on WebSockets, by code; whatever came from upstream is `upstream`.",
+    ("code",),
+)
+WEBSOCKET_CLOSES = Metric(
+    "gateway_websocket_closes_total", "counter", "WebSockets that ended, by close code; 1006 without Close.", ("code",)
+)
+WEBSOCKET_SESSION_BYTES = Metric(
+    "gateway_websocket_session_bytes", "gauge", "Histories kept in memory for WebSockets, as JSON."
+)
+WEBSOCKET_CHECKPOINTS = Metric(
+    "gateway_websocket_checkpoints_total",
+    "counter",
+    "Histories of WebSockets by what became of them: `kept` in memory, `too_large` for it, or `evicted` by a failure.",
+    ("outcome",),
+)
+WEBSOCKET_LOOKUPS = Metric(
+    "gateway_websocket_parent_lookups_total",
+    "counter",
+    "Continuations on WebSockets: `hit` in the memory of the connection, or `miss`, which asks the database.",
+    ("outcome",),
+)
 STORAGE_QUEUE_ENTRIES = Metric(
     "gateway_storage_queue_entries", "gauge", "Responses and deletions waiting for a commit, or in one."
 )

@@ -8,7 +8,6 @@ from litestar.enums import ScopeType
 from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Send
 
 from gateway.config.schema import GatewayConfig, ServerConfig
-from gateway.engine.routing import Route
 from gateway.engine.run import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, RequestTooLarge, UpstreamError
@@ -76,7 +75,7 @@ class ResponsesEndpoint:
             caller = Caller(
                 principal=scope["state"][STATE_PRINCIPAL],
                 transport="sse" if request.stream else "json",
-                headers=_pick_headers(scope, route),
+                headers=route.pick_headers(scope["headers"]),
             )
             plan = await self._engine.prepare(caller, request, route)
             response_id_var.set(plan.response_id)
@@ -136,14 +135,6 @@ async def _read_body(scope: HTTPScope, receive: Receive, server: ServerConfig, c
     if size > limit:
         raise _too_large(limit)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _pick_headers(scope: HTTPScope, route: Route) -> dict[str, str]:
-    if not route.headers:
-        return {}
-    return {
-        name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"] if name in route.headers
-    }
 
 
 def _too_large(limit: int) -> RequestTooLarge:

@@ -1,0 +1,219 @@
+"""What one connection remembers: the latest response of each lane, with all that came before it.
+
+A continuation of what is remembered asks the database nothing, and works for responses that are not stored. The memory
+ends with the connection.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from msgspec import Struct
+
+from gateway.ports import StoredItem
+from gateway.protocol.errors import ResourceLimitExceeded
+from gateway.telemetry.metrics import Metrics
+
+
+class SessionBounds(Struct, frozen=True, kw_only=True):
+    """What a session may hold, and when it forgets.
+
+    Attributes:
+        max_checkpoint_bytes: history of one response, the JSON of its items.
+        max_checkpoint_items: items of it.
+        max_session_bytes: all histories, those included that a running create still uses or has made ready.
+        evict_parent_on_failure: whether a create that fails takes its parent along, if that is the latest of its lane.
+    """
+
+    max_checkpoint_bytes: int
+    max_checkpoint_items: int
+    max_session_bytes: int
+    evict_parent_on_failure: Literal["same_lane", "never"]
+
+
+class Checkpoint:
+    """A response that can be continued.
+
+    Args:
+        response_id: its id.
+        items: its effective input and its output, oldest first.
+        stored: whether the database has it too.
+
+    Attributes:
+        bytes: the JSON of the items.
+    """
+
+    __slots__ = ("bytes", "holders", "items", "response_id", "stored")
+
+    def __init__(self, response_id: str, items: Sequence[StoredItem], *, stored: bool) -> None:
+        self.response_id = response_id
+        self.items = tuple(items)
+        self.stored = stored
+        self.bytes = sum([len(item.data) for item in self.items])
+        # Lanes and creates that need it; it counts as long as there are any.
+        self.holders = 0
+
+
+class Session:
+    """The checkpoints of one connection, within bounds.
+
+    Args:
+        bounds: how much it may hold.
+        metrics: what is counted.
+
+    Attributes:
+        bytes: what it holds now.
+    """
+
+    def __init__(self, bounds: SessionBounds, metrics: Metrics) -> None:
+        self.bytes = 0
+        self._bounds = bounds
+        self._metrics = metrics
+        self._latest: dict[str | None, Checkpoint] = {}
+
+    def begin(self, lane: str | None, parent_id: object) -> "Continuation":
+        """Begin a create on a lane.
+
+        Args:
+            lane: the name of the lane; None for the default lane.
+            parent_id: the response it says it continues, as it came.
+        """
+        return Continuation(self, lane, parent_id)
+
+    def close(self) -> None:
+        """Forget everything: the connection has ended."""
+        for lane in list(self._latest):
+            self.forget(lane)
+
+    def find(self, response_id: object) -> Checkpoint | None:
+        """Return the response if it is the latest of any lane."""
+        return next((kept for kept in self._latest.values() if kept.response_id == response_id), None)
+
+    def latest(self, lane: str | None) -> Checkpoint | None:
+        """Return the latest response of a lane."""
+        return self._latest.get(lane)
+
+    def breach(self, checkpoint: Checkpoint) -> ResourceLimitExceeded | None:
+        """Return what forbids to hold a further checkpoint, by the key of the bound."""
+        bounds = self._bounds
+        if len(checkpoint.items) > bounds.max_checkpoint_items:
+            limit = bounds.max_checkpoint_items
+            return ResourceLimitExceeded(
+                "max_checkpoint_items", limit, f"The response's history exceeds max_checkpoint_items ({limit} items)."
+            )
+        if checkpoint.bytes > bounds.max_checkpoint_bytes:
+            return ResourceLimitExceeded("max_checkpoint_bytes", bounds.max_checkpoint_bytes)
+        if self.bytes + checkpoint.bytes > bounds.max_session_bytes:
+            return ResourceLimitExceeded("max_session_bytes", bounds.max_session_bytes)
+        return None
+
+    def hold(self, checkpoint: Checkpoint) -> None:
+        """Count one more user of a checkpoint."""
+        checkpoint.holders += 1
+        if checkpoint.holders == 1:
+            self._add(checkpoint.bytes)
+
+    def release(self, checkpoint: Checkpoint) -> None:
+        """Count one user less."""
+        checkpoint.holders -= 1
+        if not checkpoint.holders:
+            self._add(-checkpoint.bytes)
+
+    def advance(self, lane: str | None, checkpoint: Checkpoint | None) -> None:
+        """Make a checkpoint the latest of a lane; None when the latest one could not be kept."""
+        self.forget(lane)
+        if checkpoint is not None:
+            self._latest[lane] = checkpoint
+            self.hold(checkpoint)
+
+    def forget(self, lane: str | None) -> None:
+        """Forget the latest response of a lane, if there is one."""
+        kept = self._latest.pop(lane, None)
+        if kept is not None:
+            self.release(kept)
+
+    def evict(self, lane: str | None, response_id: object) -> None:
+        """Forget a response because its continuation failed, if it is the latest of that lane and the bounds say so."""
+        kept = self._latest.get(lane)
+        if kept is None or kept.response_id != response_id or self._bounds.evict_parent_on_failure == "never":
+            return
+        self.forget(lane)
+        self.count("evicted")
+
+    def count(self, outcome: str) -> None:
+        """Count what became of a checkpoint: `kept`, `too_large` or `evicted`."""
+        self._metrics.checkpoints_total.labels(outcome=outcome).inc()
+
+    def count_lookup(self, outcome: str) -> None:
+        """Count a continuation that was found here (`hit`) or not (`miss`)."""
+        self._metrics.session_lookups_total.labels(outcome=outcome).inc()
+
+    def _add(self, size: int) -> None:
+        self.bytes += size
+        self._metrics.socket_load.session_bytes += size
+
+
+class Continuation:
+    """What one create does with the session, from its start to its end, as a `with` block.
+
+    A block that ends without having published, unless it was cancelled, is a failure.
+
+    Args:
+        session: of the connection.
+        lane: the lane the create runs on.
+        parent_id: the response it says it continues, as it came.
+    """
+
+    __slots__ = ("_lane", "_parent", "_parent_id", "_prepared", "_published", "_session")
+
+    def __init__(self, session: Session, lane: str | None, parent_id: object) -> None:
+        self._session = session
+        self._lane = lane
+        self._parent_id = parent_id
+        self._parent: Checkpoint | None = None
+        self._prepared: Checkpoint | None = None
+        self._published = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for held in (self._parent, self._prepared):
+            if held is not None:
+                self._session.release(held)
+        self._parent = self._prepared = None
+        if not self._published and (kind is None or issubclass(kind, Exception)):
+            self._session.evict(self._lane, self._parent_id)
+
+    def find_parent(self, response_id: str) -> Checkpoint | None:
+        """Return the response to be continued if the session has it, and keep it until the create ends."""
+        parent = self._session.find(response_id)
+        self._session.count_lookup("miss" if parent is None else "hit")
+        if parent is not None:
+            self._parent = parent
+            self._session.hold(parent)
+        return parent
+
+    def prepare(self, checkpoint: Checkpoint) -> None:
+        """Make room for what the create has made, before it is committed.
+
+        Raises:
+            ResourceLimitExceeded: there is none, and the database will not have it either.
+        """
+        breach = self._session.breach(checkpoint)
+        if breach is None:
+            self._prepared = checkpoint
+            self._session.hold(checkpoint)
+            return
+        self._session.count("too_large")
+        if not checkpoint.stored:
+            raise breach
+
+    def publish(self) -> None:
+        """Let the lane go on from here; what is stored but too large to be remembered is read from the database."""
+        self._published = True
+        self._session.advance(self._lane, self._prepared)
+        if self._prepared is not None:
+            self._session.count("kept")

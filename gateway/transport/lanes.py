@@ -1,0 +1,359 @@
+"""One WebSocket as it is served: creates come in on lanes, events go out tagged with theirs."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from gateway.config.schema import GatewayConfig, WebSocketConfig
+from gateway.engine.delivery import EncodedEvent
+from gateway.engine.run import Caller
+from gateway.engine.service import Engine
+from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable, UpstreamError
+from gateway.protocol.frames import (
+    CreateFrame,
+    FrameError,
+    build_error_frame,
+    read_frame,
+    reframe_error,
+    refuse_binary,
+    tag,
+    tag_overhead,
+)
+from gateway.protocol.lanes import LaneLimits, LaneScheduler, Ticket
+from gateway.telemetry.logs import response_id_var
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import LOGGER_ENGINE
+from gateway.transport.outbound import OutboundQueue
+from gateway.transport.socket import ClientSocket
+from gateway.transport.wire_errors import from_exception
+
+CLOSE_DONE = 1000
+CLOSE_GOING_AWAY = 1001
+
+_logger = logging.getLogger(LOGGER_ENGINE)
+_MAX_NAMED_TOOLS = 16
+# The one event whose form depends on the transport.
+_ERROR = b"error"
+
+
+class LaneChannel:
+    """The channel of one response on a lane.
+
+    Args:
+        queue: of the connection.
+        stream_id: the name of the lane; None for the default lane.
+
+    Attributes:
+        opened: whether the client has been told of the response.
+    """
+
+    __slots__ = ("_queue", "_stream_id", "opened")
+
+    def __init__(self, queue: OutboundQueue[Sequence[bytes]], stream_id: str | None) -> None:
+        self._queue = queue
+        self._stream_id = stream_id
+        self.opened = False
+
+    def write(self, batch: list[EncodedEvent]) -> bool:
+        """Send a batch at once, each event as a frame; False, and nothing done, when it has to be `put`."""
+        return self.opened and self._queue.write(self._frame(batch))
+
+    async def put(self, batch: list[EncodedEvent]) -> None:
+        """Send a batch; waits while the queue of the connection is full."""
+        self.opened = True
+        await self._queue.put(self._frame(batch))
+
+    async def end(self, batch: list[EncodedEvent]) -> None:
+        """Send the last batch; returns when it is queued, for then the lane is free."""
+        await self.put(batch)
+
+    def _frame(self, batch: list[EncodedEvent]) -> Sequence[bytes]:
+        stream_id = self._stream_id
+        return [tag(data if name != _ERROR else reframe_error(data), stream_id) for name, data in batch]
+
+
+class LaneConnection:
+    """Serves one accepted WebSocket until it ends.
+
+    One task reads, and one task makes each running response. The reader waits for nobody but a client that takes no
+    error frames.
+
+    Args:
+        socket: the WebSocket.
+        engine: makes the responses.
+        config: bounds.
+        metrics: what is counted.
+        principal: owner of what is stored.
+        headers: of the upgrade; those the operator listed go to the upstreams.
+        default_model: the model of creates that name none.
+    """
+
+    def __init__(
+        self,
+        socket: ClientSocket,
+        engine: Engine,
+        config: GatewayConfig,
+        metrics: Metrics,
+        *,
+        principal: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        default_model: str | None,
+    ) -> None:
+        bounds = config.websocket
+        self._socket = socket
+        self._engine = engine
+        self._bounds: WebSocketConfig = bounds
+        self._max_depth = config.responses.max_json_depth
+        self._metrics = metrics
+        self._principal = principal
+        self._headers = headers
+        self._default_model = default_model
+        self._loop = asyncio.get_running_loop()
+        self._session = engine.open_session()
+        self._scheduler: LaneScheduler[CreateFrame] = LaneScheduler(
+            LaneLimits(
+                max_active=bounds.max_active,
+                max_named_lanes=bounds.max_named_lanes,
+                max_outstanding=bounds.max_outstanding,
+                max_outstanding_bytes=bounds.max_outstanding_bytes,
+            )
+        )
+        self._queue: OutboundQueue[Sequence[bytes]] = OutboundQueue(
+            self._write,
+            _measure,
+            max_batches=bounds.delivery_max_batches,
+            max_bytes=bounds.delivery_max_bytes,
+            metrics=metrics,
+        )
+        self._tasks: dict[asyncio.Task[None], str | None] = {}
+        self._counted = (0, 0, 0)
+        self._last_words: Callable[[], GatewayError] | None = None
+        self._cut = False
+        self._closing: asyncio.Task[None] | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._quiet_since = self._loop.time()
+        self._met = False
+        self._patience = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------ from the first message to the end
+
+    async def serve(self) -> None:
+        """Read messages until the connection ends; nothing of it runs on after that."""
+        self._metrics.socket_load.connections += 1
+        self._socket.watch(self._leave, self._queue.resume)
+        self._after(self._bounds.lifetime_seconds, self._expire)
+        self._wait_idle(self._bounds.handshake_timeout_seconds)
+        try:
+            while (message := await self._socket.read()) is not None:
+                await self._take(message)
+        finally:
+            self._socket.watch(None)
+            for timer in (*self._timers, self._idle_timer):
+                if timer is not None:
+                    timer.cancel()
+            self._leave()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._count((0, 0, 0))
+            self._session.close()
+            self._queue.close()
+            self._metrics.socket_load.connections -= 1
+            if self._closing is not None:
+                await self._closing
+
+    def begin_drain(self) -> None:
+        """Take no creates any more, tell those that wait, and close as soon as nothing runs."""
+        if self._last_words is None:
+            self._stop_creates(_shutting_down)
+
+    async def _take(self, message: str | bytes) -> None:
+        self._quiet_since = self._loop.time()
+        if not self._met:
+            self._met = True
+            self._wait_idle(self._bounds.idle_timeout_seconds)
+        size = len(message) if isinstance(message, bytes) or message.isascii() else len(message.encode())
+        self._metrics.defer(self._metrics.websocket_message_bytes.observe, size)
+        try:
+            if isinstance(message, bytes):
+                raise refuse_binary()
+            frame = read_frame(message, max_depth=self._max_depth, default_model=self._default_model)
+        except FrameError as refusal:
+            await self._tell(refusal.error, refusal.stream_id, refusal.event_id)
+            return
+        if frame is None:
+            return
+        try:
+            if self._last_words is not None:
+                raise self._last_words()
+            self._scheduler.admit(frame.stream_id, size, frame)
+        except GatewayError as error:
+            await self._tell(error, frame.stream_id, frame.event_id)
+            return
+        self._start(self._scheduler.start())
+
+    # ------------------------------------------------------------ creates
+
+    def _start(self, tickets: Iterable[Ticket[CreateFrame]]) -> None:
+        for ticket in tickets:
+            self._tasks[self._loop.create_task(self._run(ticket))] = None
+        self._count_creates()
+
+    async def _run(self, ticket: Ticket[CreateFrame]) -> None:
+        frame = ticket.payload
+        try:
+            await self._make(frame)
+        except GatewayError as error:
+            await self._tell(error, frame.stream_id, frame.event_id)
+        except Exception as error:  # noqa: BLE001  # it fails this create alone
+            await self._tell(from_exception(error), frame.stream_id, frame.event_id)
+        finally:
+            del self._tasks[_current_task()]
+            self._quiet_since = self._loop.time()
+            if not self._left:
+                self._start(self._scheduler.finish(ticket))
+            self._end_if_idle()
+
+    async def _make(self, frame: CreateFrame) -> None:
+        engine = self._engine
+        with (
+            engine.admit(),
+            self._session.begin(frame.stream_id, frame.body.get("previous_response_id")) as continuation,
+        ):
+            request, route = engine.read_fields(frame.body, on_websocket=True)
+            caller = Caller(
+                principal=self._principal,
+                transport="websocket",
+                headers=route.pick_headers(self._headers),
+                overhead=tag_overhead(frame.stream_id),
+            )
+            plan = await engine.prepare(caller, request, route, continuation)
+            if self._cut and self._last_words is not None:
+                raise self._last_words()
+            response_id_var.set(plan.response_id)
+            self._tasks[_current_task()] = plan.response_id
+            if request.toolset.unsupported:
+                _logger.info(
+                    "tools of a create were left out, because they cannot be run",
+                    extra={"tools": ", ".join(request.toolset.unsupported[:_MAX_NAMED_TOOLS])},
+                )
+            await engine.stream(plan, LaneChannel(self._queue, frame.stream_id))
+
+    async def _tell(self, error: GatewayError, stream_id: str | None = None, event_id: str | None = None) -> None:
+        # A server's codes are its own words, of which there may be any number.
+        code = "upstream" if isinstance(error, UpstreamError) else error.code
+        self._metrics.websocket_errors_total.labels(code=code).inc()
+        await self._queue.put([build_error_frame(error, stream_id=stream_id, event_id=event_id)])
+
+    def _write(self, payloads: Sequence[bytes]) -> bool:
+        if self._socket.write_paused:
+            return False
+        self._socket.write(payloads)
+        return True
+
+    # ------------------------------------------------------------ the end
+
+    @property
+    def _left(self) -> bool:
+        return self._socket.close_code is not None
+
+    def _leave(self) -> None:
+        """The client is gone: nobody wants what runs."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _expire(self) -> None:
+        """The lifetime is over: what runs may end."""
+        if self._last_words is None:
+            self._stop_creates(lambda: ConnectionLimitReached(self._bounds.lifetime_seconds))
+            self._after(self._bounds.lifetime_grace_seconds, self._cut_off)
+
+    def _stop_creates(self, last_words: Callable[[], GatewayError]) -> None:
+        self._last_words = last_words
+        withdrawn = self._scheduler.withdraw()
+        self._count_creates()
+        for ticket in withdrawn:
+            frame = ticket.payload
+            self._tasks[self._loop.create_task(self._refuse(last_words(), frame))] = None
+        self._end_if_idle()
+
+    async def _refuse(self, error: GatewayError, frame: CreateFrame) -> None:
+        try:
+            await self._tell(error, frame.stream_id, frame.event_id)
+        finally:
+            del self._tasks[_current_task()]
+            self._end_if_idle()
+
+    def _cut_off(self) -> None:
+        """The grace is over too: what still runs ends as failed."""
+        self._cut = True
+        assert self._last_words is not None
+        for response_id in self._tasks.values():
+            if response_id is not None:
+                self._engine.cut_off_response(response_id, self._last_words())
+
+    def _end_if_idle(self) -> None:
+        if self._last_words is None or self._tasks or self._left:
+            return
+        error = self._last_words()
+        if isinstance(error, ConnectionLimitReached):
+            self._close(CLOSE_DONE, "The connection's lifetime is over.", error)
+        else:
+            self._close(CLOSE_GOING_AWAY, "The gateway is shutting down.")
+
+    def _wait_idle(self, patience: float) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._patience = patience
+        self._look_idle()
+
+    def _look_idle(self) -> None:
+        """Close if nothing runs and nothing has come for too long; one timer looks, so that messages cost none."""
+        patience, now = self._patience, self._loop.time()
+        if not patience:
+            return
+        left = self._quiet_since + patience - now if self._scheduler.idle else patience
+        if left > 0:
+            self._idle_timer = self._loop.call_later(left, self._look_idle)
+        else:
+            self._close(CLOSE_DONE, "idle")
+
+    def _close(self, code: int, reason: str, last_words: GatewayError | None = None) -> None:
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._say_close(code, reason, last_words))
+
+    async def _say_close(self, code: int, reason: str, last_words: GatewayError | None) -> None:
+        if last_words is not None:
+            await self._tell(last_words)
+        await self._queue.drained()
+        await self._socket.close(code, reason)
+
+    # ------------------------------------------------------------ inside
+
+    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+        self._timers.append(self._loop.call_later(seconds, act))
+
+    def _count_creates(self) -> None:
+        scheduler = self._scheduler
+        self._count((scheduler.active, scheduler.waiting, scheduler.outstanding_bytes))
+
+    def _count(self, numbers: tuple[int, int, int]) -> None:
+        """Bring the numbers of the process up to date with those of this connection."""
+        load = self._metrics.socket_load
+        before, self._counted = self._counted, numbers
+        load.running += numbers[0] - before[0]
+        load.waiting += numbers[1] - before[1]
+        load.outstanding_bytes += numbers[2] - before[2]
+
+
+def _measure(payloads: Sequence[bytes]) -> int:
+    return sum([len(payload) for payload in payloads])
+
+
+def _shutting_down() -> Unavailable:
+    return Unavailable("The gateway is shutting down; send the request again, on a new connection.")
+
+
+def _current_task() -> "asyncio.Task[None]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task

@@ -1,0 +1,99 @@
+"""`/v1/responses` as a WebSocket: who may connect, and what has to end when the gateway does."""
+
+from collections import Counter
+from urllib.parse import parse_qs
+
+from litestar.types import Receive, Send, WebSocketScope
+
+from gateway.config.schema import GatewayConfig
+from gateway.engine.service import Engine
+from gateway.protocol.errors import RateLimitExceeded, Unavailable
+from gateway.telemetry.metrics import Metrics
+from gateway.transport.edge import STATE_PRINCIPAL
+from gateway.transport.lanes import LaneConnection
+from gateway.transport.socket import find_socket
+
+_LOST = 1006
+
+
+class WebSocketEndpoint:
+    """The ASGI handler of upgrades.
+
+    Args:
+        engine: makes the responses.
+        config: bounds of connections.
+        metrics: counts connections, creates and errors.
+    """
+
+    def __init__(self, engine: Engine, config: GatewayConfig, metrics: Metrics) -> None:
+        self._engine = engine
+        self._config = config
+        self._metrics = metrics
+        self._connections: set[LaneConnection] = set()
+        self._owners: Counter[str] = Counter()
+        self._draining = False
+
+    def reconfigure(self, config: GatewayConfig) -> None:
+        """Use other bounds for every connection that begins from now on."""
+        self._config = config
+
+    def begin_drain(self) -> None:
+        """Accept no connections any more; those that are open close when what runs on them has ended."""
+        self._draining = True
+        for connection in list(self._connections):
+            connection.begin_drain()
+
+    async def __call__(self, scope: WebSocketScope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket from its upgrade to its end.
+
+        Raises:
+            Unavailable: draining, or too many are open; nothing was accepted.
+            RateLimitExceeded: the principal has too many open; nothing was accepted.
+        """
+        await receive()
+        principal: str = scope["state"][STATE_PRINCIPAL]
+        self._check_room(principal)
+        socket = find_socket(scope)
+        assert socket is not None, "the gateway's own server lends it"
+
+        self._owners[principal] += 1
+        connection = LaneConnection(
+            socket,
+            self._engine,
+            self._config,
+            self._metrics,
+            principal=principal,
+            headers=scope["headers"],
+            default_model=_read_default_model(scope["query_string"]),
+        )
+        self._connections.add(connection)
+        try:
+            await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+            self._owners[principal] -= 1
+            if not self._owners[principal]:
+                del self._owners[principal]
+            self._metrics.websocket_closes_total.labels(code=socket.close_code or _LOST).inc()
+
+    def _check_room(self, principal: str) -> None:
+        bounds = self._config.websocket
+        if self._draining:
+            raise Unavailable("The gateway is shutting down; connect again.")
+        if len(self._connections) >= bounds.max_connections:
+            raise Unavailable(
+                f"{bounds.max_connections} WebSockets are open, the most there may be ([websocket] max_connections); "
+                "connect again later."
+            )
+        if self._owners[principal] >= bounds.max_connections_per_principal:
+            raise RateLimitExceeded(
+                f"You have {bounds.max_connections_per_principal} WebSockets open, the most you may have "
+                "([websocket] max_connections_per_principal); close one first."
+            )
+
+
+def _read_default_model(query: bytes) -> str | None:
+    """Return `?model=`, which some clients send with the upgrade."""
+    values = parse_qs(query.decode("latin-1")).get("model")
+    return values[0] if values else None
