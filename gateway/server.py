@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import uvicorn
 from litestar.types import ASGIApp
@@ -25,6 +25,7 @@ from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.reload import Reloader
 from gateway.telemetry.names import LOGGER_SERVER
 from gateway.transport.protocol import ConnectionProtocol
+from gateway.transport.socket_protocol import SocketProtocol
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -57,12 +58,20 @@ class _Server(uvicorn.Server):
         app: what is served.
         gateway: knows the bounds of connections, and their grace; a connection keeps those it began with.
         note_refusal: told of every answer to what is no request, as `ConnectionProtocol` tells it.
+        upgrades: whether a request may become a WebSocket.
     """
 
-    def __init__(self, app: ASGIApp, gateway: Gateway, note_refusal: Callable[[int], str] | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        gateway: Gateway,
+        note_refusal: Callable[[int], str] | None = None,
+        *,
+        upgrades: bool = False,
+    ) -> None:
         self._gateway = gateway
         self._note_refusal = note_refusal
-        super().__init__(_uvicorn_config(app, self._build_protocol))
+        super().__init__(_uvicorn_config(app, self._build_protocol, self._build_socket if upgrades else "none"))
         self._close_at: float | None = None
 
     @contextmanager
@@ -75,6 +84,15 @@ class _Server(uvicorn.Server):
 
     def _build_protocol(self, *args: Any, **kwargs: Any) -> ConnectionProtocol:
         return ConnectionProtocol(*args, **kwargs, settings=self._settings, note_refusal=self._note_refusal)
+
+    def _build_socket(self, *args: Any, **kwargs: Any) -> SocketProtocol:
+        return SocketProtocol(
+            *args,
+            **kwargs,
+            settings=self._gateway.config.websocket,
+            close_grace_seconds=self._settings.close_grace_seconds,
+            note_refusal=self._note_refusal,
+        )
 
     def exit(self, close_at: float | None = None) -> None:
         """Stop accepting connections and end.
@@ -124,7 +142,8 @@ class GatewayServer(_Server):
     """
 
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
-        super().__init__(gateway.public, gateway, gateway.public.note_refusal)
+        upgrades = gateway.config.websocket.enabled
+        super().__init__(gateway.public, gateway, gateway.public.note_refusal, upgrades=upgrades)
         gateway.parts.metrics.client_connections.set_function(lambda: len(self.server_state.connections))
         self.forced = False
         self._announce = announce
@@ -293,13 +312,16 @@ async def _wait_for_upstream(
         await asyncio.sleep(min(_WAIT_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def _uvicorn_config(app: ASGIApp, build_protocol: Callable[..., ConnectionProtocol]) -> uvicorn.Config:
+def _uvicorn_config(
+    app: ASGIApp,
+    build_protocol: Callable[..., ConnectionProtocol],
+    build_socket: Callable[..., SocketProtocol] | Literal["none"],
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=build_protocol,  # type: ignore[arg-type]  # uvicorn only calls it
         loop="auto",
-        ws="none",
-        ws_per_message_deflate=False,
+        ws=build_socket,  # type: ignore[arg-type]  # likewise
         lifespan="off",  # the gateway is opened around the server, so that its errors arrive here as they are
         interface="asgi3",
         log_config=None,

@@ -13,6 +13,9 @@ from websockets.typing import LoggerLike
 from gateway.protocol.errors import InvalidRequest
 from gateway.transport.wire_errors import http_error
 
+SLICE_FRAMES = 256
+"""Frames that are read in one turn of the loop, about a millisecond's worth; one read may hold 170 times as many."""
+
 # FIN and the opcode of a text frame.
 _TEXT = 0x80 | Opcode.TEXT
 _SHORT_HEADS = tuple(bytes((_TEXT, size)) for size in range(126))
@@ -42,7 +45,7 @@ def frame_texts(payloads: Sequence[bytes]) -> bytes:
 
 
 class Conversation(ServerProtocol):
-    """Speaks no extension, refuses in the gateway's words, and answers only the last of several pings.
+    """Speaks no extension, reads in slices, refuses in the gateway's words and answers only the last of several pings.
 
     Args:
         max_size: largest message of the client, in bytes.
@@ -65,6 +68,33 @@ class Conversation(ServerProtocol):
         self._default_headers = default_headers
         self._note_refusal = note_refusal
         self.pong: Frame | None = None
+        self._frames = 0
+        self._rest = bytearray()
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether frames that have arrived wait for the next slice."""
+        return bool(self._rest)
+
+    def read_slice(self, data: bytes) -> None:
+        """Read what waits and then these bytes, but not more than a slice of it."""
+        self._frames = 0
+        if self._rest:
+            self.reader.buffer, self._rest = self._rest, bytearray()
+        self.receive_data(data)
+
+    def recv_frame(self, frame: Frame) -> None:
+        """Take a frame; behind the last one of a slice the parser finds nothing for now."""
+        super().recv_frame(frame)
+        self._frames += 1
+        if self._frames == SLICE_FRAMES:
+            self._rest, self.reader.buffer = self.reader.buffer, bytearray()
+
+    def let_go(self) -> None:
+        """Forget what has arrived: half a message would live on in the parser until the collector comes."""
+        self.parser.close()
+        self.reader.discard()
+        self._rest.clear()
 
     def reject(self, status: HTTPStatus | int, text: str) -> Response:
         """Return the answer to an upgrade that cannot be; what the app leaves unanswered is not for these words."""

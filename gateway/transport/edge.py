@@ -5,7 +5,9 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Iterable
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Scope, Send, WebSocketAcceptEvent
+from litestar.types.asgi_types import HeaderScope
+from uvicorn.protocols.utils import ClientDisconnected
 
 from gateway.ports import Clock, Ids
 from gateway.protocol.errors import Unavailable
@@ -30,6 +32,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}\Z")
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _OTHER = "other"
 _CLIENT_LEFT = 499
+_ACCEPTED = 101
 
 
 class _Headers:
@@ -65,14 +68,32 @@ class _Answer:
 
     def send(self, message: Message) -> Awaitable[None]:
         # Not a coroutine of its own: this runs once for every batch of a stream.
-        if message["type"] == "http.response.start":
+        if message["type"] == "http.response.start" or message["type"] == "websocket.http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id)]
+            self._stamp(message)
+        elif message["type"] == "websocket.accept":
+            return self._accept(message)
         return self._send(message)
+
+    async def _accept(self, message: WebSocketAcceptEvent) -> None:
+        self._stamp(message)
+        await self._send(message)
+        self.status = _ACCEPTED
+
+    def _stamp(self, message: HeaderScope) -> None:
+        message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id)]
+
+    def conclude(self, client_left: bool) -> int:
+        """Return the status to record; a client that leaves a WebSocket has had its answer."""
+        if client_left and self.status != _ACCEPTED:
+            return _CLIENT_LEFT
+        return self.status or _CLIENT_LEFT
 
 
 class Edge:
     """Gives every request an id, an owner, a span, a metric and an access line, and keeps strangers out.
+
+    A WebSocket is a GET, answered 101 when it is accepted and over when its connection is.
 
     Handlers find the id and the principal in `scope["state"]`; log records carry the id by themselves.
 
@@ -103,10 +124,7 @@ class Edge:
         self._ids = ids
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; anything but HTTP goes straight to the app behind."""
-        if scope["type"] != ScopeType.HTTP:
-            await self._app(scope, receive, send)
-            return
+        """Serve one request, or one WebSocket from its upgrade to its end."""
         started = self._clock.monotonic()
         headers = _Headers(scope["headers"])
         request_id = self._request_id(headers.request_id)
@@ -116,20 +134,22 @@ class Edge:
         request_id_var.set(request_id)
         response_id_var.set(None)
         answer = _Answer(send, request_id.encode())
-        with self._tracing.start_request(scope["method"], headers.trace) as span:
+        method = scope["method"] if scope["type"] == ScopeType.HTTP else "GET"
+        with self._tracing.start_request(method, headers.trace) as span:
             try:
                 self._admit(scope, headers)
                 await self._app(scope, receive, answer.send)
-            except CancelledError:
+            except (CancelledError, ClientDisconnected):
                 # The server cancels what is left when it ends. The client is gone by then, so nobody has to be told.
                 state[STATE_CLIENT_LEFT] = True
             except Exception as error:
                 if answer.status:
                     raise
-                await send_error(answer.send, from_exception(error))
+                denial = scope["type"] == ScopeType.WEBSOCKET
+                await send_error(answer.send, from_exception(error), denial=denial)
             finally:
-                status = _CLIENT_LEFT if state.get(STATE_CLIENT_LEFT) else answer.status or _CLIENT_LEFT
-                self._record(scope, status, self._clock.monotonic() - started, span)
+                status = answer.conclude(state.get(STATE_CLIENT_LEFT, False))
+                self._record(scope, method, status, self._clock.monotonic() - started, span)
 
     def note_refusal(self, status: int) -> str:
         """Count and log an answer to what never became a request; returns the id of that answer."""
@@ -145,18 +165,20 @@ class Edge:
             return sent.decode()
         return self._ids.mint(prefix_of("request"))
 
-    def _admit(self, scope: HTTPScope, headers: _Headers) -> None:
+    def _admit(self, scope: Scope, headers: _Headers) -> None:
         # A probe that cannot get in would have a busy process killed.
         if SURPLUS_EXTENSION in (scope.get("extensions") or ()) and scope["path"] != LIVEZ_PATH:
             raise Unavailable("More client connections are open than [server] max_connections allows; try again later.")
         self._policy.check(headers.host, headers.origin)
 
-    def _record(self, scope: HTTPScope, status: int, seconds: float, span: Span) -> None:
+    def _record(self, scope: Scope, method: str, status: int, seconds: float, span: Span) -> None:
         route = scope.get("path_template", _OTHER)
-        method = scope["method"] if scope["method"] in _METHODS else _OTHER
+        method = method if method in _METHODS else _OTHER
         metrics = self._metrics
         metrics.defer(metrics.requests_total.labels(route, method, status).inc)
-        metrics.defer(metrics.request_seconds.labels(route).observe, seconds)
+        # How long a WebSocket lives says nothing about how soon requests are answered.
+        if status != _ACCEPTED:
+            metrics.defer(metrics.request_seconds.labels(route).observe, seconds)
         log_access(method, scope["raw_path"].decode("latin-1"), status, seconds)
         span.rename(f"{method} {route}")
         span.annotate(names.ATTR_HTTP_ROUTE, route)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any
+from typing import Any, cast
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -199,7 +199,7 @@ class ConnectionProtocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             if self._should_upgrade():
-                self.handle_websocket_upgrade()
+                self._hand_over(data[upgrade.args[0] :])
             else:
                 self._read_without_upgrade(data[upgrade.args[0] :])
             return
@@ -289,6 +289,21 @@ class ConnectionProtocol(HttpToolsProtocol):
         self.tasks.discard(task)
         if self in self.connections:
             self._stall.begin()
+
+    def _should_upgrade(self) -> bool:
+        # One connection too many is told so by the app, as for any GET.
+        return self.parser.get_method() == b"GET" and not self._surplus and super()._should_upgrade()
+
+    def _hand_over(self, rest: bytes) -> None:
+        """Let the protocol of WebSockets go on with the connection."""
+        self._stall.stop()
+        self.handle_websocket_upgrade()
+        socket = cast("asyncio.Protocol", self.transport.get_protocol())
+        if self.flow.write_paused:
+            # The client has not yet taken the answer to its last request, of which the transport told only this one.
+            socket.pause_writing()
+        if rest and not self.transport.is_closing():
+            socket.data_received(rest)
 
     def _read_without_upgrade(self, rest: bytes) -> None:
         # The parser takes no body behind an upgrade, so it gets the head again without one.

@@ -1,10 +1,9 @@
-"""What the endpoint of WebSockets needs of a connection, and the bounds of one."""
+"""What the endpoint of WebSockets needs of a connection."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from litestar.types import WebSocketScope
-from msgspec import Struct
 
 SOCKET_EXTENSION = "gateway.socket"
 """Extension in the scope of a WebSocket: the socket itself, a `ClientSocket`."""
@@ -34,10 +33,6 @@ class ClientSocket(Protocol):
         """
         ...
 
-    async def drained(self) -> bool:
-        """Wait until the client has caught up; False when all is over."""
-        ...
-
     async def close(self, code: int, reason: str = "") -> None:
         """Send what was written, then Close, and wait until the connection is gone, for a bounded time.
 
@@ -47,29 +42,14 @@ class ClientSocket(Protocol):
         """
         ...
 
-    def watch(self, left: Callable[[], object] | None) -> None:
-        """Call back when nobody reads any more, at once if so: lost, closed by the client or failed; None ends it."""
+    def watch(self, left: Callable[[], object] | None, ready: Callable[[], object] | None = None) -> None:
+        """Call back when nobody reads any more, and when the client has caught up; None ends the watch.
+
+        Args:
+            left: called once when the connection is lost, closed by the client or failed, at once if it is.
+            ready: called each time `write_paused` ends; it may write.
+        """
         ...
-
-
-class SocketSettings(Struct, frozen=True, kw_only=True):
-    """The bounds of one WebSocket.
-
-    Attributes:
-        send_deadline_seconds: a client that takes no byte for so long is left.
-        max_message_bytes: largest message of a client, and what may wait to be read before reading pauses.
-        ping_interval_seconds: time between an answered ping and the next; 0 sends none.
-        pong_timeout_seconds: how long a client may take to answer a ping.
-        close_timeout_seconds: how long a client may take to answer Close.
-        refuse_message: makes the last frame before Close for a message that is too large.
-    """
-
-    send_deadline_seconds: float
-    max_message_bytes: int
-    ping_interval_seconds: float
-    pong_timeout_seconds: float
-    close_timeout_seconds: float
-    refuse_message: Callable[[], bytes]
 
 
 def find_socket(scope: WebSocketScope) -> ClientSocket | None:

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from http import HTTPStatus
 from typing import Any
 
@@ -16,9 +17,12 @@ from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from gateway.config.schema import WebSocketConfig
+from gateway.protocol.errors import RequestTooLarge
+from gateway.protocol.frames import build_error_frame
 from gateway.transport.connection import StallWatch
 from gateway.transport.conversation import Conversation, frame_texts
-from gateway.transport.socket import SOCKET_EXTENSION, SocketSettings
+from gateway.transport.socket import SOCKET_EXTENSION
 from gateway.transport.wire_errors import from_exception
 
 # What a waiting message weighs besides its text: the event around it and its place in the queue.
@@ -28,9 +32,9 @@ _EVENT_BYTES = 256
 class SocketProtocol(WebSocketsSansIOProtocol):
     """Reads all the time, writes within bounds, and ends in an orderly way whatever the client does.
 
-    Reading pauses only while more than one largest message waits, or pings and Close would go unseen. After Close
-    nothing is written, and the connection ends when the client has answered or has had its time, but not while bytes
-    still leave.
+    Reading pauses only while more than one largest message waits, or pings and Close would go unseen, and between the
+    slices of what has arrived. After Close nothing is written, and the connection ends when the client has answered or
+    has had its time, but not while bytes still leave.
 
     Args:
         config: uvicorn's configuration.
@@ -38,6 +42,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         app_state: copied into the scope.
         _loop: the event loop.
         settings: bounds.
+        close_grace_seconds: how long a client may take at most to answer Close once the server ends.
         note_refusal: told the status of each answer to what never became a WebSocket; returns the answer's id.
     """
 
@@ -50,7 +55,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        settings: SocketSettings,
+        settings: WebSocketConfig,
+        close_grace_seconds: float,
         note_refusal: Callable[[int], str] | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
@@ -59,12 +65,15 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.ping_timeout = settings.pong_timeout_seconds
         self.close_timeout = settings.close_timeout_seconds
         self._settings = settings
+        self._close_grace = close_grace_seconds
         self._stall: StallWatch
         self._stalled = False
         self._joined = bytearray()
         self._waiting_bytes = 0
         self._gone = asyncio.Event()
+        self._next_slice: asyncio.Handle | None = None
         self._left: Callable[[], object] | None = None
+        self._ready: Callable[[], object] | None = None
 
     # ------------------------------------------------------------ for the endpoint
 
@@ -99,19 +108,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(frame_texts(payloads))
         return True
 
-    async def drained(self) -> bool:
-        """Wait until the client has caught up; False when all is over."""
-        await self.writable.wait()
-        return not self._over
-
     async def close(self, code: int, reason: str = "") -> None:
         """Send what was written, then Close, and wait until the connection is gone, for a bounded time."""
         self._send_close(code, reason)
         await self._gone.wait()
 
-    def watch(self, left: Callable[[], object] | None) -> None:
-        """Call back when nobody reads any more; None ends the watch."""
-        self._left = left
+    def watch(self, left: Callable[[], object] | None, ready: Callable[[], object] | None = None) -> None:
+        """Call back when nobody reads any more, and when the client has caught up; None ends the watch."""
+        self._left, self._ready = left, ready
         if self._over:
             self._tell_left()
 
@@ -127,9 +131,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Let go of everything, and tell whoever waits for the client."""
         self._stall.stop()
         super().connection_lost(exc)
-        # Half a message would live on in the parser until the collector comes.
-        self.conn.parser.close()
-        self.conn.reader.discard()
+        self.conn.let_go()
         self._joined, self.frames = bytearray(), []
         self._gone.set()
         self._tell_left()
@@ -140,18 +142,24 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._stall.begin()
 
     def resume_writing(self) -> None:
-        """Let them go on, and answer the ping that came meanwhile."""
+        """Answer the ping that came meanwhile, and let them go on."""
         super().resume_writing()
         self._stall.note_progress()
         self.handle_ping()
+        if self._ready is not None:
+            self._ready()
 
     def shutdown(self) -> None:
-        """Close, if the app has not; the server aborts what is left."""
+        """Close, if the app has not, and let no client hold up the end by its silence."""
         if self.conn.state is State.CONNECTING:
             super().shutdown()
-        else:
-            self._send_close(CloseCode.GOING_AWAY, "The server ends.")
-            self._tell_left()
+            return
+        self.close_timeout = min(self.close_timeout, self._close_grace)
+        if self.close_timer is not None:
+            self.close_timer.cancel()
+            self._wait_for_end()
+        self._send_close(CloseCode.GOING_AWAY, "The server ends.")
+        self._tell_left()
 
     def get_write_buffer_size(self) -> int:
         """Return how many bytes wait to leave."""
@@ -165,18 +173,20 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     # ------------------------------------------------------------ reading
 
     def data_received(self, data: bytes) -> None:
-        """Read frames, and before them the head that HTTP has read already."""
-        self.conn.receive_data(data)
+        """Read a slice of the frames, and before them the head that HTTP has read already."""
+        self.conn.read_slice(data)
         if self.conn.parser_exc is not None:
             self.handle_parser_exception()
         elif self.conn.handshake_exc is not None and not self.handshake_initiated:
             self._refuse_upgrade()
         else:
             self.handle_events()
+        self._pace_reading()
 
     def handle_connect(self, event: Request) -> None:
         """Hand the upgrade to the app, and the socket with it."""
-        super().handle_connect(event)
+        # uvicorn starts the app's task here; what the server's own task knows of is not for it.
+        Context().run(super().handle_connect, event)
         if not self.handshake_complete:
             self.scope["extensions"][SOCKET_EXTENSION] = self  # type: ignore[assignment]
 
@@ -205,17 +215,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             event = {"type": "websocket.receive", "bytes": bytes(data)}
         self.queue.put_nowait(event)
         self._waiting_bytes += _weigh(event)
-        if self._waiting_bytes > self._settings.max_message_bytes and not self.read_paused:
-            self.read_paused = True
-            self.transport.pause_reading()
 
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next event, as ASGI has it."""
         event = await self.queue.get()
         if event["type"] == "websocket.receive":
             self._waiting_bytes -= _weigh(event)
-            if self._waiting_bytes <= self._settings.max_message_bytes:
-                self._resume_reading()
+            self._pace_reading()
         return event
 
     def handle_ping(self) -> None:
@@ -241,7 +247,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.close()
             return
         too_large = isinstance(self.conn.parser_exc, PayloadTooBig)
-        self._end(frame_texts([self._settings.refuse_message()]) if too_large else b"")
+        self._end(frame_texts([self._refuse_message()]) if too_large else b"")
         # The library hears nothing more, so the client shows by the end of its stream that it has read Close.
         self.transport.write_eof()
         self._tell_left()
@@ -283,6 +289,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Take the app's answer to the upgrade, or its Close."""
         if message["type"] == "websocket.close" and self.conn.state is not State.CONNECTING:
             self._send_close(message.get("code", CloseCode.NORMAL_CLOSURE), message.get("reason") or "")
+        elif self.transport.is_closing():
+            raise ClientDisconnected
         else:
             await super().send(message)
 
@@ -297,10 +305,30 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if left is not None:
             left()
 
-    def _resume_reading(self) -> None:
-        if self.read_paused:
-            self.read_paused = False
-            self.transport.resume_reading()
+    def _pace_reading(self) -> None:
+        """Read, unless too much waits for the app, or a rest of what has arrived for its turn."""
+        is_full = self._waiting_bytes > self._settings.max_message_bytes and not self.close_sent
+        if self.conn.has_rest and not is_full and self._next_slice is None:
+            self._next_slice = self.loop.call_soon(self._read_rest)
+        pauses = is_full or self.conn.has_rest
+        if pauses != self.read_paused:
+            self.read_paused = pauses
+            if pauses:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _read_rest(self) -> None:
+        self._next_slice = None
+        # Of a connection that is closed already nothing more is wanted.
+        if not self.transport.is_closing():
+            self.data_received(b"")
+
+    def _refuse_message(self) -> bytes:
+        limit = self._settings.max_message_bytes
+        return build_error_frame(
+            RequestTooLarge(f"The message is larger than {limit} bytes ([websocket] max_message_bytes).")
+        )
 
     def _refuse_upgrade(self) -> None:
         answer = b"".join(self.conn.data_to_send())
@@ -327,7 +355,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(last_words + b"".join(self.conn.data_to_send()))
         self.queue.put_nowait({"type": "websocket.disconnect", "code": self.close_code or 1006})
         self.writable.set()
-        self._resume_reading()
+        self._pace_reading()
         self._wait_for_end()
 
     def _wait_for_end(self) -> None:

@@ -7,11 +7,11 @@ wrong method) and those nobody foresaw.
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, NotFoundException, ValidationException
-from litestar.types import Send
+from litestar.types import Message, Send
 
 from gateway.protocol import codec
 from gateway.protocol.envelope import build_envelope
@@ -55,12 +55,22 @@ def http_error(error: GatewayError) -> HttpError:
     return HttpError(error.status, headers, body)
 
 
-async def send_error(send: Send, error: GatewayError, *, close: bool = False) -> None:
-    """Answer an HTTP request that has not been answered yet with an error, and close its connection if asked to."""
+async def send_error(send: Send, error: GatewayError, *, close: bool = False, denial: bool = False) -> None:
+    """Answer what has not been answered yet with an error.
+
+    Args:
+        send: sends to the client.
+        error: the answer.
+        close: close the connection of an HTTP request.
+        denial: it is no HTTP request that is answered, but a WebSocket that has not been accepted.
+    """
     answer = http_error(error)
     headers = [*answer.headers, (b"connection", b"close")] if close else answer.headers
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+    kind = "websocket.http.response" if denial else "http.response"
+    start = {"type": f"{kind}.start", "status": answer.status, "headers": headers}
+    body = {"type": f"{kind}.body", "body": answer.body, "more_body": False}
+    await send(cast("Message", start))
+    await send(cast("Message", body))
 
 
 def from_exception(error: Exception) -> GatewayError:

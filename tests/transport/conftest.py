@@ -8,7 +8,9 @@ from transport.sockets import Site
 from gateway.ports import StoreHealth, UpstreamHealth
 
 # The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
-_ON_BOTH_LOOPS = frozenset({"test_protocol", "test_protocol_bounds"})
+_ON_BOTH_LOOPS = frozenset(
+    {"test_protocol", "test_protocol_bounds", "test_socket_protocol", "test_socket_protocol_bounds", "test_upgrade"}
+)
 
 
 def pytest_asyncio_loop_factories(config, item):

@@ -1,6 +1,7 @@
 """A server in this process that takes WebSockets, and raw clients with a frame codec of their own."""
 
 import asyncio
+import json
 import socket
 import struct
 from contextlib import asynccontextmanager
@@ -10,15 +11,14 @@ from pathlib import Path
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.config.schema import ServerConfig
+from gateway.config.schema import ServerConfig, WebSocketConfig
 from gateway.transport.protocol import ConnectionProtocol
-from gateway.transport.socket import SocketSettings, find_socket
+from gateway.transport.socket import find_socket
 from gateway.transport.socket_protocol import SocketProtocol
 
 LONG = 20.0
 SHORT = 0.15
 CONT, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
-TOO_LARGE = b'{"status":413}'
 _MASK = b"\x01\x02\x03\x04"
 _SETTINGS = {
     "send_deadline_seconds": LONG,
@@ -126,6 +126,13 @@ class Client:
         assert {opcode for opcode, _ in got} <= {TEXT}
         return [payload for _, payload in got]
 
+    async def too_large(self):
+        """Read what a client is told of a message that is too large."""
+        (payload,) = await self.texts(1)
+        answer = json.loads(payload)
+        assert (answer["type"], answer["status"]) == ("error", 413)
+        assert "[websocket] max_message_bytes" in answer["error"]["message"]
+
     async def close_code(self):
         """Read Close and return its code, None if it has none."""
         opcode, payload = await self.frame()
@@ -144,15 +151,21 @@ class Client:
 class SocketSite:
     """A server in this process."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, close_grace_seconds):
         self.app = App()
         self.state = ServerState()
-        self.settings = SocketSettings(**(_SETTINGS | settings), refuse_message=lambda: TOO_LARGE)
+        self.settings = WebSocketConfig(**(_SETTINGS | settings))
+        self.close_grace_seconds = close_grace_seconds
         self.refusals = []
         self.clients = []
 
     async def start(self):
-        build = partial(SocketProtocol, settings=self.settings, note_refusal=self._note)
+        build = partial(
+            SocketProtocol,
+            settings=self.settings,
+            close_grace_seconds=self.close_grace_seconds,
+            note_refusal=self._note,
+        )
         # What uvicorn would do by itself must not happen.
         config = uvicorn.Config(
             self.app, log_config=None, ws=build, lifespan="off", ws_max_size=7, ws_ping_interval=0.01
@@ -207,9 +220,9 @@ async def until(condition):
 
 
 @asynccontextmanager
-async def socket_site(**settings):
+async def socket_site(*, close_grace_seconds=LONG, **settings):
     """Serve with these bounds instead of generous ones; nothing outlives the test."""
-    site = SocketSite(settings)
+    site = SocketSite(settings, close_grace_seconds)
     await site.start()
     try:
         yield site

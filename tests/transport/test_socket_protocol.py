@@ -185,7 +185,6 @@ async def test_the_clients_close_is_answered_and_told():
         assert await socket.read() is None
         assert left.is_set()
         assert not socket.write([b"lost"])
-        assert not await socket.drained()
         await asyncio.wait_for(socket.close(1000), LONG)
         assert socket.close_code == 3001
         assert await client.frame() == (TEXT, b"last")

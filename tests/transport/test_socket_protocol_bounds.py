@@ -12,7 +12,6 @@ from transport.socket_site import (
     PONG,
     SHORT,
     TEXT,
-    TOO_LARGE,
     close_frame,
     files_at_rest,
     frame,
@@ -77,7 +76,7 @@ async def test_a_message_that_is_too_large_is_refused_and_closed(sent):
     async with socket_site(max_message_bytes=1000) as site:
         client, socket = await site.open()
         await client.send(*sent)
-        assert await client.frame() == (TEXT, TOO_LARGE)
+        await client.too_large()
         assert await client.close_code() == 1009
         assert await client.rest() == b""
         assert await socket.read() is None
@@ -123,16 +122,46 @@ async def test_empty_fragments_weigh_nothing():
 async def test_a_client_that_must_catch_up_is_waited_for():
     async with socket_site() as site:
         client, socket = await site.open()
+        ready = asyncio.Event()
+        socket.watch(None, ready.set)
         assert not socket.write_paused
-        assert await socket.drained()
         assert socket.write([MUCH])
         assert socket.write_paused
-        draining = asyncio.create_task(socket.drained())
         await asyncio.sleep(SHORT)
-        assert not draining.done()
+        assert not ready.is_set()
         assert await client.texts(1) == [MUCH]
-        assert await asyncio.wait_for(draining, LONG)
+        await asyncio.wait_for(ready.wait(), LONG)
         assert not socket.write_paused
+
+
+async def test_whoever_is_told_that_the_client_has_caught_up_may_write_at_once():
+    async with socket_site() as site:
+        client, socket = await site.open()
+        rest = [b"%d" % number * 1_000_000 for number in range(9, 0, -1)]
+        pauses = []
+
+        def go_on():
+            pauses.append(socket.write_paused)
+            while rest and not socket.write_paused:
+                assert socket.write([rest.pop()])
+
+        socket.watch(None, go_on)
+        socket.write([MUCH])
+        assert await client.texts(10) == [MUCH, *(b"%d" % number * 1_000_000 for number in range(1, 10))]
+        assert pauses
+        assert not any(pauses)
+
+
+async def test_a_watch_of_readiness_can_end():
+    async with socket_site() as site:
+        client, socket = await site.open()
+        ready = asyncio.Event()
+        socket.watch(None, ready.set)
+        socket.write([MUCH])
+        socket.watch(None)
+        assert await client.texts(1) == [MUCH]
+        await until(lambda: not socket.write_paused)
+        assert not ready.is_set()
 
 
 async def test_a_client_that_takes_nothing_is_left_at_the_deadline():
@@ -142,8 +171,7 @@ async def test_a_client_that_takes_nothing_is_left_at_the_deadline():
         left = asyncio.Event()
         socket.watch(left.set)
         socket.write([MUCH])
-        assert not await asyncio.wait_for(socket.drained(), LONG)
-        assert left.is_set()
+        await asyncio.wait_for(left.wait(), LONG)
         assert await socket.read() is None
         assert socket.close_code == 1008
         await site.empty()
@@ -226,7 +254,8 @@ async def test_a_failed_client_gets_what_was_written_before():
         socket.write([MUCH])
         await client.send(frame(TEXT, declared=1001))
         await asyncio.sleep(SHORT)
-        assert await client.texts(2) == [MUCH, TOO_LARGE]
+        assert await client.texts(1) == [MUCH]
+        await client.too_large()
         assert await client.close_code() == 1009
         assert await client.rest() == b""
 
@@ -234,10 +263,11 @@ async def test_a_failed_client_gets_what_was_written_before():
 async def test_closing_wakes_whoever_waits_for_the_client():
     async with socket_site() as site:
         client, socket = await site.open()
+        left = asyncio.Event()
+        socket.watch(left.set)
         socket.write([MUCH])
-        draining = asyncio.create_task(socket.drained())
         await client.send(close_frame(1000))
-        assert not await asyncio.wait_for(draining, LONG)
+        await asyncio.wait_for(left.wait(), LONG)
 
 
 # ---------------------------------------------------------------- who is not read
