@@ -5,17 +5,17 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from gateway.engine.coalescing import Coalescer
-from gateway.engine.commit import Committer, Lineage
+from gateway.engine.commit import Committer
 from gateway.engine.deadline import Deadline
 from gateway.engine.delivery import Channel
 from gateway.engine.failures import log_failure, name_outcome
 from gateway.engine.outbox import Outbox
-from gateway.engine.routing import Route
+from gateway.engine.plan import Plan, RunSettings
+from gateway.engine.progress import Progress
 from gateway.ports import Clock, UpstreamCall, UpstreamExchange
 from gateway.protocol import codec
 from gateway.protocol.announcer import Round
@@ -26,11 +26,10 @@ from gateway.protocol.errors import (
     UpstreamError,
 )
 from gateway.protocol.events import Event, ResponseCompleted, ResponseIncomplete
-from gateway.protocol.limits import Limits
-from gateway.protocol.requests import CreateRequest, build_upstream_body
+from gateway.protocol.requests import build_upstream_body
 from gateway.protocol.response import Response, Usage
 from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
-from gateway.protocol.turn import Turn, minimal_error
+from gateway.protocol.turn import minimal_error
 from gateway.protocol.upstream_events import Unknown, parse
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
@@ -40,65 +39,6 @@ _logger = logging.getLogger(LOGGER_ENGINE)
 _FIELD = b"data: "
 # Data that is no event: some engines send it to keep the line open, or to end it.
 _NO_EVENTS = (b"", DONE_DATA)
-
-
-class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks, and how.
-
-    Attributes:
-        principal: owner of what is stored.
-        transport: `json`, `sse` or `websocket`, for metrics.
-        headers: headers to send upstream, already filtered by the allowlist.
-        overhead: bytes the transport adds to each event, which count against its limit.
-    """
-
-    principal: str
-    transport: str
-    headers: dict[str, str]
-    overhead: int = 0
-
-
-class RunSettings(Struct, frozen=True, kw_only=True):
-    """Bounds of a run.
-
-    Attributes:
-        limits: the four response limits.
-        commit_after_seconds: when a stream is started although the upstream has not accepted the call yet.
-        deadline_seconds: longest life of a run.
-    """
-
-    limits: Limits
-    commit_after_seconds: float
-    deadline_seconds: float
-
-
-class Plan(Struct, frozen=True, kw_only=True):
-    """A checked request with everything a run needs.
-
-    Attributes:
-        caller: who asks.
-        request: the request.
-        inputs: the new input items, references resolved, as they will be stored.
-        items: the effective input in the engine's form: history, then the new items.
-        turn: the response, not yet begun.
-        lineage: what it continues.
-        route: the inference server.
-        settings: bounds of the run, as they were when the turn was made.
-    """
-
-    caller: Caller
-    request: CreateRequest
-    inputs: list[dict[str, Any]]
-    items: list[dict[str, Any]]
-    turn: Turn
-    lineage: Lineage
-    route: Route
-    settings: RunSettings
-
-    @property
-    def response_id(self) -> str:
-        """The id of the response to be made."""
-        return self.turn.response.id
 
 
 class Run:
@@ -131,6 +71,7 @@ class Run:
         self._told = False
         self._early: asyncio.Task[None] | None = None
         self._deadline = Deadline(settings.deadline_seconds)
+        self._progress = Progress(plan.caller.progress_seconds, self._tell_progress)
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -177,11 +118,13 @@ class Run:
         self._begin_stream()
         # The status is held until the upstream has accepted the call, but not for ever.
         timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._begin_early)
+        self._progress.start()
         try:
             async with self._deadline:
                 await self._infer(stream=True)
         finally:
             timer.cancel()
+            self._progress.stop()
             await self._settle_early()
         await self._finish(channel, self._propose())
 
@@ -221,8 +164,14 @@ class Run:
         if not channel.opened and self._outbox:
             self._early = asyncio.create_task(channel.put(self._outbox.take()))
 
+    def _tell_progress(self) -> None:
+        channel = self._expect_channel()
+        if channel.opened and (self._early is None or self._early.done()):
+            self._outbox.add(self._turn.repeat_progress())
+            self._early = asyncio.create_task(channel.put(self._outbox.take()))
+
     async def _settle_early(self) -> None:
-        """Wait until an early beginning is through: a channel is for one batch after the other."""
+        """Wait for what a timer has put into the channel, which is for one batch after the other."""
         if self._early is not None:
             await self._early
 
@@ -298,6 +247,7 @@ class Run:
         while not complete:
             chunk = await exchange.read()
             self._coalescer.note()
+            self._progress.note()
             complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
             if not complete:
                 if self._outbox:

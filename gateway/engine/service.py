@@ -11,8 +11,9 @@ from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer, Lineage
 from gateway.engine.delivery import Channel
 from gateway.engine.input_items import Page, list_input_items
+from gateway.engine.plan import Caller, Plan, RunSettings
 from gateway.engine.routing import Route, Routing, model_not_found
-from gateway.engine.run import Caller, Plan, Run, RunSettings
+from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, SessionBounds
 from gateway.ports import Clock, Deletion, Ids, Store, StoredItem, StoredResponse, Upstream
 from gateway.protocol import codec

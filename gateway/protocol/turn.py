@@ -80,6 +80,10 @@ class Turn:
             [events.ResponseCreated(response=self.response), events.ResponseInProgress(response=self.response)]
         )
 
+    def repeat_progress(self) -> Event:
+        """Return `response.in_progress` once more, for a client that has heard nothing for long."""
+        return self._number([events.ResponseInProgress(response=self.response)])[0]
+
     def open_round(self, agent: str = _ROOT) -> Round:
         """Return a new round: one upstream inference of one agent. Several may be open at once."""
         return Round(agent)

@@ -8,7 +8,7 @@ from litestar.enums import ScopeType
 from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Send
 
 from gateway.config.schema import GatewayConfig, ServerConfig
-from gateway.engine.run import Caller, Plan
+from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, RequestTooLarge, UpstreamError
 from gateway.telemetry.logs import response_id_var

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gateway.config.schema import GatewayConfig, WebSocketConfig
 from gateway.engine.delivery import EncodedEvent
-from gateway.engine.run import Caller
+from gateway.engine.plan import Caller
 from gateway.engine.service import Engine
 from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable, UpstreamError
 from gateway.protocol.frames import (
@@ -225,6 +225,7 @@ class LaneConnection:
                 transport="websocket",
                 headers=route.pick_headers(self._headers),
                 overhead=tag_overhead(frame.stream_id),
+                progress_seconds=self._bounds.progress_seconds,
             )
             plan = await engine.prepare(caller, request, route, continuation)
             if self._cut and self._last_words is not None:

@@ -114,7 +114,7 @@ def _refusal(method: str) -> HTTPException:
     if method == "GET":
         return HTTPException(
             status_code=426,
-            detail="GET is for WebSockets, where [websocket] enabled allows them; to create a response over HTTP, POST.",
+            detail="GET is for WebSockets, if [websocket] enabled allows them; to create a response over HTTP, POST.",
             headers={"Upgrade": "websocket", "Connection": "Upgrade"},
         )
     return MethodNotAllowedException(headers={"Allow": "POST, GET"})

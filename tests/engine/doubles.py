@@ -12,7 +12,7 @@ from harness.engine import Answer
 
 from gateway.config.schema import EngineConfig, GatewayConfig, ResponsesConfig, ServerConfig, UpstreamConfig
 from gateway.engine.delivery import EncodedEvent
-from gateway.engine.run import Caller, Plan
+from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.ports import StoredResponse, UpstreamCall, UpstreamHealth
 from gateway.protocol.errors import UpstreamRefused

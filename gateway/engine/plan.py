@@ -1,0 +1,72 @@
+"""What is settled before a response is made: who asks, what for, and within which bounds."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.engine.commit import Lineage
+from gateway.engine.routing import Route
+from gateway.protocol.limits import Limits
+from gateway.protocol.requests import CreateRequest
+from gateway.protocol.turn import Turn
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who asks, and how.
+
+    Attributes:
+        principal: owner of what is stored.
+        transport: `json`, `sse` or `websocket`, for metrics.
+        headers: headers to send upstream, already filtered by the allowlist.
+        overhead: bytes the transport adds to each event, which count against its limit.
+        progress_seconds: a silence after which the client is told again that its response is in progress; 0 for none.
+    """
+
+    principal: str
+    transport: str
+    headers: dict[str, str]
+    overhead: int = 0
+    progress_seconds: float = 0
+
+
+class RunSettings(Struct, frozen=True, kw_only=True):
+    """Bounds of a run.
+
+    Attributes:
+        limits: the four response limits.
+        commit_after_seconds: when a stream is started although the upstream has not accepted the call yet.
+        deadline_seconds: longest life of a run.
+    """
+
+    limits: Limits
+    commit_after_seconds: float
+    deadline_seconds: float
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A checked request with everything a run needs.
+
+    Attributes:
+        caller: who asks.
+        request: the request.
+        inputs: the new input items, references resolved, as they will be stored.
+        items: the effective input in the engine's form: history, then the new items.
+        turn: the response, not yet begun.
+        lineage: what it continues.
+        route: the inference server.
+        settings: bounds of the run, as they were when the turn was made.
+    """
+
+    caller: Caller
+    request: CreateRequest
+    inputs: list[dict[str, Any]]
+    items: list[dict[str, Any]]
+    turn: Turn
+    lineage: Lineage
+    route: Route
+    settings: RunSettings
+
+    @property
+    def response_id(self) -> str:
+        """The id of the response to be made."""
+        return self.turn.response.id

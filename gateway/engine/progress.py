@@ -1,0 +1,52 @@
+"""A sign of life for clients that take silence for the end."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Progress:
+    """Notices when nothing has happened for a while, again and again.
+
+    One timer looks at the notes, so that what happens costs none.
+
+    Args:
+        seconds: how long nothing may happen; 0 never notices.
+        tell: called then.
+    """
+
+    __slots__ = ("_quiet_since", "_seconds", "_tell", "_timer")
+
+    def __init__(self, seconds: float, tell: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._tell = tell
+        self._quiet_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look from now on."""
+        if self._seconds:
+            self.note()
+            self._sleep(self._seconds)
+
+    def note(self) -> None:
+        """Something happened."""
+        if self._seconds:
+            self._quiet_since = asyncio.get_running_loop().time()
+
+    def stop(self) -> None:
+        """Look no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sleep(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        left = self._quiet_since + self._seconds - asyncio.get_running_loop().time()
+        if left > 0:
+            self._sleep(left)
+            return
+        self.note()
+        self._sleep(self._seconds)
+        self._tell()
