@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -16,6 +17,9 @@ import rich_click as click
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
 
 from gateway import __version__
 from gateway.cli.children import Child, ChildFailed, choose_ports
@@ -29,6 +33,8 @@ _SHOWN_CHARACTERS = 72
 _SHOWN_FIELDS = ("id", "object", "created_at", "status", "model", "previous_response_id", "output", "usage")
 _FIRST_WORDS = "Hello, I am Ada and I like prime numbers."
 _NEXT_WORDS = "Do you remember what I said?"
+_FORKS = {"left": ("Which is the first?", "yellow"), "right": ("Is there a last one?", "cyan")}
+_SHOWN_PIECES = 12
 
 
 class DemoFailed(Exception):
@@ -38,7 +44,7 @@ class DemoFailed(Exception):
 @click.command("demo")
 @click.option("--once", is_flag=True, help="End after the tour instead of waiting for Ctrl-C.")
 def command(*, once: bool) -> None:
-    """Show a gateway at work: a streamed answer, a continuation, what was stored.
+    """Show a gateway at work: a streamed answer, a continuation, what was stored, two forks on one WebSocket.
 
     Starts a simulated inference server and a gateway on SQLite in a temporary folder, and removes all of it in the
     end. Ports in use are replaced by free ones. Exit codes: 0 when every step went well, 1 with the reason otherwise.
@@ -113,6 +119,20 @@ class Client:
                     yield msgspec.json.decode(line.removeprefix(b"data: "))
 
     @contextmanager
+    def open_lanes(self) -> Iterator["Lanes"]:
+        """Open a WebSocket.
+
+        Raises:
+            DemoFailed: it is not accepted, or breaks off, or a frame does not arrive in time.
+        """
+        url = f"ws://{_HOST}:{self._port}/v1/responses"
+        try:
+            with connect(url, open_timeout=_ANSWER_SECONDS, max_size=None, proxy=None) as socket:
+                yield Lanes(socket)
+        except (OSError, WebSocketException, msgspec.DecodeError) as error:
+            raise DemoFailed(f"the WebSocket broke off: {error or type(error).__name__}") from error
+
+    @contextmanager
     def _exchange(self, method: str, path: str, body: Any = None) -> Iterator[http.client.HTTPResponse]:
         connection = http.client.HTTPConnection(_HOST, self._port, timeout=_ANSWER_SECONDS)
         try:
@@ -127,6 +147,27 @@ class Client:
             raise DemoFailed(f"{method} {path} broke off: {error or type(error).__name__}") from error
         finally:
             connection.close()
+
+
+class Lanes:
+    """One WebSocket.
+
+    Args:
+        socket: where its frames pass.
+    """
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    def create(self, lane: str, request: dict[str, Any]) -> None:
+        """Ask for a response on a lane."""
+        frame = {"type": "response.create", "stream_id": lane, **request}
+        self._socket.send(msgspec.json.encode(frame), text=True)
+
+    def read(self) -> dict[str, Any]:
+        """Return the next event, of whichever lane."""
+        event: dict[str, Any] = msgspec.json.decode(self._socket.recv(_ANSWER_SECONDS))
+        return event
 
 
 class Tour:
@@ -158,6 +199,8 @@ class Tour:
                 raise DemoFailed("the second answer does not know the first message: the history did not arrive")
             _head(self._console, f"What was stored: GET /v1/responses/{second['id']}")
             self._show_stored(second)
+            _head(self._console, "Two forks of it at the same time: lanes of one WebSocket")
+            self._show_forks(second["id"])
         except DemoFailed as failure:
             self._console.print()
             raise ChildFailed(f"The tour failed: {failure}.", self._stage.gateway.tail()) from failure
@@ -200,6 +243,36 @@ class Tour:
         shown = {name: _shorten(stored.get(name)) for name in _SHOWN_FIELDS}
         self._console.print_json(data=shown, indent=2, ensure_ascii=False)
         self._console.print("… and the fields of the request", style="dim")
+
+    def _show_forks(self, parent_id: str) -> None:
+        """Continue a response in two ways at once and print the answers as they arrive, by lane."""
+        ended: dict[str, str] = {}
+        pieces: list[tuple[str, str]] = []
+        with self._client.open_lanes() as lanes:
+            for lane, (words, _) in _FORKS.items():
+                lanes.create(lane, {"model": "sim", "input": words, "previous_response_id": parent_id})
+            while len(ended) < len(_FORKS):
+                event = lanes.read()
+                kind, lane = event["type"], event.get("stream_id", "")
+                if kind == "response.output_text.delta":
+                    pieces.append((lane, event["delta"]))
+                elif kind == "response.completed":
+                    ended[lane] = _text_of(event["response"])
+                elif kind in ("response.failed", "error"):
+                    raise DemoFailed(f"the fork on lane '{lane}' failed: {event}")
+        self._print_forks(ended, pieces)
+        if not all(_FIRST_WORDS in text for text in ended.values()):
+            raise DemoFailed("a fork does not know the first message: the history did not arrive")
+
+    def _print_forks(self, answers: dict[str, str], pieces: list[tuple[str, str]]) -> None:
+        first = [(f"{lane}:{piece.strip()} ", _FORKS[lane][1]) for lane, piece in pieces[:_SHOWN_PIECES]]
+        shown = Text.assemble(*first)
+        self._console.print(Text("  arrives  ", "bold") + shown + Text("…"), soft_wrap=True)
+        for lane, (words, colour) in _FORKS.items():
+            self._console.print(Text(f"  {lane:9}", "bold") + Text(words), soft_wrap=True)
+            self._console.print(Text(" " * 11) + Text(answers[lane], colour), soft_wrap=True)
+        changes = sum(one[0] != other[0] for one, other in pairwise(pieces))
+        self._console.print(f"           [dim]{len(pieces)} pieces of text, the lane changed {changes} times")
 
 
 def _head(console: Console, title: str) -> None:

@@ -9,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,15 @@ def test_the_tour_shows_every_step_and_leaves_nothing(start_demo, tmp_path):
     stored = re.search(r"GET /v1/responses/(resp_[0-9a-f]{32})$", output, re.MULTILINE)
     assert stored
     assert f'"id": "{stored[1]}"' in output
+    (arrived,) = re.findall(r"^  arrives  (.*) …$", output, re.MULTILINE)
+    lanes = [piece.partition(":")[0] for piece in arrived.split()]
+    assert len(lanes) == demo._SHOWN_PIECES
+    (changes,) = re.findall(r"the lane changed (\d+) times$", output, re.MULTILINE)
+    assert int(changes) > 2
+    forks = re.findall(r"^ {11}You said .*$", output, re.MULTILINE)
+    assert len(forks) == 2
+    for fork, (words, _) in zip(forks, demo._FORKS.values(), strict=True):
+        assert f"You said “{words}”. Before that you wrote 2 times, first “{demo._FIRST_WORDS}”." in fork
     assert "curl" not in output
     assert "That was the tour." in output.splitlines()[-1]
     assert "\x1b" not in output
@@ -228,12 +238,22 @@ def test_another_status_is_a_failure():
         demo.Client(server.port).retrieve("/v1/models")
 
 
+def test_a_socket_that_is_refused_is_a_failure():
+    with (
+        Scripted("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n") as server,
+        pytest.raises(demo.DemoFailed, match=r"the WebSocket broke off: .*426"),
+        demo.Client(server.port).open_lanes(),
+    ):
+        pass
+
+
 class Answers:
     """A client that has every answer ready."""
 
-    def __init__(self, events, stored=None) -> None:
+    def __init__(self, events, stored=None, frames=()) -> None:
         self._events = events
         self._stored = stored
+        self._frames = list(frames)
 
     def stream(self, request):
         yield from self._events
@@ -241,10 +261,25 @@ class Answers:
     def retrieve(self, path):
         return self._stored
 
+    @contextmanager
+    def open_lanes(self):
+        yield self
+
+    def create(self, lane, request):
+        pass
+
+    def read(self):
+        return self._frames.pop(0)
+
 
 def completed(text: str) -> dict:
     response = {"id": "resp_1", "output": [{"content": [{"text": text}]}]}
     return {"type": "response.completed", "response": response}
+
+
+KNOWN = completed(demo._FIRST_WORDS)
+LOST = [{**completed("Who are you?"), "stream_id": lane} for lane in demo._FORKS]
+REFUSED = [{"type": "error", "stream_id": "left", "error": {"message": "why"}}]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +288,9 @@ def completed(text: str) -> dict:
         (Answers([]), "the stream ended with nothing"),
         (Answers([{"type": "response.failed", "response": {"error": "why"}}]), "ended with response.failed: .*why"),
         (Answers([completed("Who are you?")]), "the history did not arrive"),
-        (Answers([completed(demo._FIRST_WORDS)], {"id": "resp_2"}), "not the one that was streamed"),
+        (Answers([KNOWN], {"id": "resp_2"}), "not the one that was streamed"),
+        (Answers([KNOWN], KNOWN["response"], REFUSED), "the fork on lane 'left' failed: .*why"),
+        (Answers([KNOWN], KNOWN["response"], LOST), "a fork does not know the first message"),
     ],
 )
 def test_a_wrong_answer_fails_the_tour(tmp_path, client, reason):
