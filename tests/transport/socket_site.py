@@ -7,6 +7,7 @@ import struct
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import uvicorn
 from uvicorn.server import ServerState
@@ -79,6 +80,9 @@ class App:
         self.leave = asyncio.Event()
 
     async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            await self.answer_http(scope, send)
+            return
         assert (await receive())["type"] == "websocket.connect"
         self.scopes.append(scope)
         self.began.set()
@@ -91,6 +95,13 @@ class App:
         await self.leave.wait()
         if self.ending is not None:
             raise self.ending
+
+    async def answer_http(self, scope, send):
+        """Answer with as many bytes as the query says."""
+        self.scopes.append(scope)
+        size = int(scope["query_string"] or 0)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+        await send({"type": "http.response.body", "body": b"x" * size})
 
 
 class Client:
@@ -151,11 +162,11 @@ class Client:
 class SocketSite:
     """A server in this process."""
 
-    def __init__(self, settings, close_grace_seconds):
+    def __init__(self, settings, server):
         self.app = App()
         self.state = ServerState()
         self.settings = WebSocketConfig(**(_SETTINGS | settings))
-        self.close_grace_seconds = close_grace_seconds
+        self.server_settings = ServerConfig(**server)
         self.refusals = []
         self.clients = []
 
@@ -163,7 +174,7 @@ class SocketSite:
         build = partial(
             SocketProtocol,
             settings=self.settings,
-            close_grace_seconds=self.close_grace_seconds,
+            close_grace_seconds=self.server_settings.close_grace_seconds,
             note_refusal=self._note,
         )
         # What uvicorn would do by itself must not happen.
@@ -171,7 +182,7 @@ class SocketSite:
             self.app, log_config=None, ws=build, lifespan="off", ws_max_size=7, ws_ping_interval=0.01
         )
         config.load()
-        http = partial(ConnectionProtocol, config, self.state, {}, settings=ServerConfig())
+        http = partial(ConnectionProtocol, config, self.state, {}, settings=self.server_settings)
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         listener.bind(("127.0.0.1", 0))
@@ -220,9 +231,9 @@ async def until(condition):
 
 
 @asynccontextmanager
-async def socket_site(*, close_grace_seconds=LONG, **settings):
-    """Serve with these bounds instead of generous ones; nothing outlives the test."""
-    site = SocketSite(settings, close_grace_seconds)
+async def socket_site(*, server=MappingProxyType({}), **settings):
+    """Serve with these bounds of `[websocket]` and `[server]`, otherwise generous ones; nothing outlives the test."""
+    site = SocketSite(settings, {"close_grace_seconds": LONG, **server})
     await site.start()
     try:
         yield site

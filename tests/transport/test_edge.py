@@ -1,11 +1,15 @@
 import asyncio
+import json
 import logging
 
 import pytest
+from litestar.exceptions import NotFoundException
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from uvicorn.protocols.utils import ClientDisconnected
 
+from gateway.protocol.errors import Unavailable
 from gateway.protocol.ids import UuidIds, is_minted
 from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
@@ -203,3 +207,143 @@ async def test_a_client_that_left_counts_as_499(harness, begun):
     scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "headers": [(b"host", b"localhost")]}
     await harness.wrap(leave)(scope, None, send)
     assert harness.counted(route="other", method="GET", status="499") == 1
+
+
+# ---------------------------------------------------------------- WebSockets
+
+
+class Upgrade:
+    """An upgrade as the server hands it to the app, and what is answered.
+
+    Args:
+        headers: further headers; one of the same name replaces that of a caller on this machine.
+        gone: the client has left already.
+    """
+
+    def __init__(self, *headers, gone=False):
+        self.scope = {
+            "type": "websocket",
+            "path": "/v1/things/7",
+            "raw_path": b"/v1/things/7",
+            "headers": [*headers, (b"host", b"localhost")],
+            "extensions": {"websocket.http.response": {}},
+            "state": {},
+        }
+        self.gone = gone
+        self.sent = []
+
+    async def send(self, message):
+        if self.gone:
+            raise ClientDisconnected
+        self.sent.append(message)
+
+    @property
+    def kinds(self):
+        return [message["type"].removeprefix("websocket.") for message in self.sent]
+
+    @property
+    def headers(self):
+        return dict(self.sent[0]["headers"])
+
+
+async def accept(scope, receive, send):
+    scope["path_template"] = "/v1/things/{thing_id}"
+    await send({"type": "websocket.accept", "subprotocol": None, "headers": [(b"x-own", b"1")]})
+
+
+async def test_an_accepted_websocket_is_a_get_answered_101_until_it_ends(harness, caplog):
+    upgrade = Upgrade((b"x-request-id", b"mine"))
+    with caplog.at_level(logging.INFO, "gateway.access"):
+        await harness.wrap(accept)(upgrade.scope, None, upgrade.send)
+    assert upgrade.kinds == ["accept"]
+    assert upgrade.headers == {b"x-own": b"1", b"x-request-id": b"mine"}
+    assert upgrade.scope["state"] == {"request_id": "mine", "principal": "local"}
+    (line,) = caplog.records
+    assert (line.method, line.path, line.status, line.ms) == ("GET", "/v1/things/7", 101, 250.0)
+    route = "/v1/things/{thing_id}"
+    assert harness.counted(route=route, method="GET", status="101") == 1
+    assert harness.metrics.registry.get_sample_value("gateway_request_seconds_count", {"route": route}) is None
+    (span,) = harness.spans.get_finished_spans()
+    assert (span.name, span.attributes["http.response.status_code"]) == (f"GET {route}", 101)
+
+
+async def test_a_websockets_records_carry_its_request_id(harness):
+    seen = []
+
+    async def look(scope, receive, send):
+        seen.append((request_id_var.get(), response_id_var.get()))
+
+    response_id_var.set("resp_of_another")
+    await harness.wrap(look)(Upgrade((b"x-request-id", b"mine")).scope, None, None)
+    assert seen == [("mine", None)]
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [((b"host", b"evil.example"), "host_not_allowed"), ((b"origin", b"https://evil.example"), "origin_not_allowed")],
+)
+async def test_strangers_get_no_websocket(harness, header, code):
+    upgrade = Upgrade(header)
+    await harness.wrap(accept)(upgrade.scope, None, upgrade.send)
+    assert upgrade.kinds == ["http.response.start", "http.response.body"]
+    assert upgrade.sent[0]["status"] == 403
+    assert json.loads(upgrade.sent[1]["body"])["error"]["code"] == code
+    assert harness.counted(route="other", method="GET", status="403") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (Unavailable("The gateway is shutting down."), 503, "server_is_overloaded"),
+        (NotFoundException(), 404, "route_not_found"),
+        (RuntimeError("detail"), 500, "server_error"),
+    ],
+)
+async def test_an_error_before_the_acceptance_denies_it(harness, error, status, code):
+    async def fail(scope, receive, send):
+        raise error
+
+    upgrade = Upgrade()
+    await harness.wrap(fail)(upgrade.scope, None, upgrade.send)
+    assert upgrade.kinds == ["http.response.start", "http.response.body"]
+    assert upgrade.sent[0]["status"] == status
+    assert is_minted(upgrade.headers[b"x-request-id"].decode())
+    assert upgrade.headers[b"content-type"] == b"application/json"
+    assert (b"retry-after" in upgrade.headers) == (status == 503)
+    assert json.loads(upgrade.sent[1]["body"])["error"]["code"] == code
+    assert upgrade.sent[1]["more_body"] is False
+    assert harness.counted(route="other", method="GET", status=str(status)) == 1
+
+
+async def test_an_error_after_the_acceptance_is_left_to_the_server(harness):
+    async def fail(scope, receive, send):
+        await accept(scope, receive, send)
+        raise RuntimeError("broke off")
+
+    upgrade = Upgrade()
+    with pytest.raises(RuntimeError, match="broke off"):
+        await harness.wrap(fail)(upgrade.scope, None, upgrade.send)
+    assert upgrade.kinds == ["accept"]
+    assert harness.counted(route="/v1/things/{thing_id}", method="GET", status="101") == 1
+
+
+async def test_a_client_that_leaves_before_the_acceptance_counts_as_499(harness):
+    upgrade = Upgrade(gone=True)
+    await harness.wrap(accept)(upgrade.scope, None, upgrade.send)
+    assert harness.counted(route="/v1/things/{thing_id}", method="GET", status="499") == 1
+
+
+async def test_a_websocket_the_server_cuts_off_was_answered_all_the_same(harness):
+    reached = asyncio.Event()
+
+    async def wait(scope, receive, send):
+        await accept(scope, receive, send)
+        reached.set()
+        await asyncio.Event().wait()
+
+    upgrade = Upgrade()
+    serving = asyncio.create_task(harness.wrap(wait)(upgrade.scope, None, upgrade.send))
+    await reached.wait()
+    serving.cancel()
+    await serving
+    assert harness.counted(route="/v1/things/{thing_id}", method="GET", status="101") == 1

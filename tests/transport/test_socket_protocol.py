@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextvars import ContextVar
 
 import pytest
 from transport.socket_site import (
@@ -19,6 +20,7 @@ from transport.socket_site import (
     until,
     upgrade,
 )
+from uvicorn.protocols.utils import ClientDisconnected
 
 from gateway.transport.socket import find_socket
 
@@ -67,6 +69,44 @@ async def test_a_wrong_upgrade_is_refused_in_our_words(head, status):
         assert (headers["x-request-id"], site.refusals) == ("req_refused", [status])
         assert site.app.scopes == []
         await site.empty()
+
+
+async def test_a_client_that_has_left_is_no_longer_answered():
+    refused = []
+
+    async def accept(send):
+        try:
+            await send({"type": "websocket.accept"})
+        except ClientDisconnected as error:
+            refused.append(error)
+            raise
+
+    async with socket_site() as site:
+        site.app.answer = accept
+        site.app.proceed.clear()
+        client = await site.connect(upgrade())
+        await site.app.began.wait()
+        client.writer.close()
+        await site.empty()
+        site.app.proceed.set()
+        await until(lambda: not site.state.tasks)
+        assert len(refused) == 1
+
+
+async def test_the_app_runs_in_a_context_of_its_own():
+    number = ContextVar("number", default=0)
+    seen = []
+
+    async def look(send):
+        seen.append(number.get())
+        await send({"type": "websocket.close"})
+
+    number.set(1)
+    async with socket_site() as site:
+        site.app.answer = look
+        client = await site.connect(upgrade())
+        assert (await client.head())[0] == 403
+    assert seen == [0]
 
 
 async def test_the_app_may_deny_an_upgrade():
@@ -270,6 +310,20 @@ async def test_the_server_ends_with_going_away_unless_the_app_was_first():
         assert await other.close_code() == 1000
         assert await client.rest() == await other.rest() == b""
         await closing
+
+
+@pytest.mark.parametrize("first", ["server", "app"])
+async def test_a_silent_client_cannot_hold_up_the_end_of_the_server(first):
+    async with socket_site(server={"close_grace_seconds": SHORT}, close_timeout_seconds=1000) as site:
+        client, socket = await site.open()
+        closing = asyncio.create_task(socket.close(1001)) if first == "app" else None
+        await asyncio.sleep(0)
+        next(iter(site.state.connections)).shutdown()
+        assert await client.close_code() == 1001
+        assert await client.rest() == b""
+        await site.empty()
+        if closing is not None:
+            await closing
 
 
 async def test_the_server_ends_while_the_app_decides():
