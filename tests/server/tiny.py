@@ -43,6 +43,9 @@ class ToyEngine:
             return False
         return True
 
+    def open_session(self):
+        return ToySession()
+
     async def serve(self, scope, receive, send):
         if self.draining:
             raise Unavailable("The gateway is shutting down.")
@@ -68,6 +71,13 @@ class ToyEngine:
     def _look(self):
         if self.draining and not self.active:
             self.idle.set()
+
+
+class ToySession:
+    """The memory of a WebSocket on which nothing is created."""
+
+    def close(self):
+        pass
 
 
 class ToyUpstream:

@@ -9,7 +9,14 @@ from gateway.ports import StoreHealth, UpstreamHealth
 
 # The gateway runs on uvloop, whose transports differ from asyncio's in small ways.
 _ON_BOTH_LOOPS = frozenset(
-    {"test_protocol", "test_protocol_bounds", "test_socket_protocol", "test_socket_protocol_bounds", "test_upgrade"}
+    {
+        "test_protocol",
+        "test_protocol_bounds",
+        "test_socket_protocol",
+        "test_socket_protocol_bounds",
+        "test_socket_protocol_reading",
+        "test_upgrade",
+    }
 )
 
 
