@@ -35,6 +35,13 @@ NEED_A_GATEWAY = (
     "067-store-false-not-stored",
     "069-streamed-response-retrievable",
     "089-secret-headers-not-forwarded",
+    "092-ws-two-turns-store-false",
+    "093-ws-store-false-after-reconnect",
+    "095-ws-stream-id-multiplex",
+    "096-ws-fifo-within-a-stream",
+    "100-ws-incomplete-ends-the-turn",
+    "106-ws-generate-false-warmup",
+    "108-ws-codex-session",
 )
 
 
@@ -91,5 +98,5 @@ async def test_without_a_gateway_the_case_fails(bare: run_cases.Upstream, name: 
 
 
 async def test_no_case_is_left_out() -> None:
-    assert len(CASES) == 59
+    assert len(CASES) == 72
     assert all(case["id"] == name for name, case in CASES.items())

@@ -215,7 +215,8 @@ class Upstream:
         hangup = asyncio.ensure_future(reader.read(1))
         try:
             await asyncio.wait({playing, hangup}, return_when=asyncio.FIRST_COMPLETED)
-            if not playing.done():
+            # A script that is in the middle of a send may notice first.
+            if not playing.done() or isinstance(playing.exception(), ConnectionError):
                 request.gone_at = time.monotonic()
                 request.left.set()
         finally:

@@ -1,0 +1,166 @@
+"""Write which tests exclude which faults: `python -m conformance.conformance_page` from the folder of the tests.
+
+A test says it itself, by the marker `checklist` with the numbers of the rows.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs/reference/conformance.md"
+MARKER = "checklist"
+
+_HEAD = """\
+<!-- Written by `python -m conformance.conformance_page` in `tests`; change that, or the markers of the tests. -->
+
+# Conformance: faults of such gateways and the tests that exclude them
+
+Gateways of this kind fail in the same ways again and again. Each row names one way as the behaviour that excludes it,
+and the tests that fail without it. Those in `integration` run against a process of the gateway with a scripted
+inference server behind it; where their file is named `websocket` the client speaks WebSocket on a raw socket.
+
+The gateway runs no tools of its own yet. Rows about rounds of tools are shown for those that the caller runs.
+"""
+
+SECTIONS: dict[str, dict[int, str]] = {
+    "Connecting": {
+        1: "Upgrades and POST requests share one path, and neither hides the responses below it.",
+        2: "A GET without an upgrade is answered 426 with an error in JSON.",
+        3: "The model may come in the query of the upgrade; the one in the message wins; without any it is refused.",
+        4: "Where WebSockets are switched off the upgrade is refused; nobody gets a socket that then fails.",
+        5: "With several inference servers each create goes to the one that serves its model.",
+        6: "Who may not call is told before the upgrade, which then does not happen.",
+        7: "Logs, metrics, tracing and admission around every request leave the upgrade alone.",
+        8: "Accepted sockets send small writes at once.",
+        9: "A ping is answered at once, between turns and during one.",
+        10: "A binary message is an error, and the connection stays.",
+        11: "Text that is no JSON and JSON that is no event have different codes, and the connection stays.",
+        12: "An unknown event is named in an error that echoes its `event_id`, and the connection stays.",
+        13: "A create may be flat or nested; both give the same events.",
+        14: "`stream` is not looked at, and `background` is refused by name.",
+        15: "`conversation` is answered the same over both transports.",
+        16: "A client that does not read is left at a deadline, in bounded memory; one that reads on loses nothing.",
+        17: "A connection ends after its lifetime: an error says so, then a Close; turns have a grace.",
+        18: "A client that never answers a Close is let go all the same, and nothing of it is held.",
+        19: "Nothing follows a Close.",
+        20: "A stop tells every socket, lets turns end, refuses what waits, and leaves nothing running.",
+    },
+    "Scheduling": {
+        21: "Creates of one lane run in order, one at a time; lanes run beside each other.",
+        22: "A create that is sent on seeing the end of another one, or waits behind it, is never forgotten.",
+        23: "Slow storage holds up the lane whose response it stores, and nothing else.",
+        24: "A failure, and a fault of the program too, ends one turn; its lane and all others go on.",
+        25: "A client that leaves ends its inference at once.",
+        26: "A client that leaves while its response is stored finds it afterwards.",
+        27: "`generate: false` asks no model, and its response can be continued.",
+        28: "A client that leaves while such a response is stored finds it afterwards.",
+        29: "Creates are admitted, not connections: an idle socket holds nothing.",
+        30: "The same calls count the same over both transports.",
+    },
+    "Events": {
+        31: "A frame is one JSON object and nothing around it.",
+        32: "A refusal of the inference server is an error with its status, never an empty answer.",
+        33: "An error in the middle of a stream is one `response.failed`; nothing is stored and nothing remembered.",
+        34: "Events that nobody knows are passed over.",
+        35: "A stream that is cut off ends as failed, over every transport.",
+        36: "A length limit is `response.incomplete` with its reason, and keeps what was said.",
+        37: "Every turn has exactly one end, whichever way it comes to it.",
+        38: "Both transports tell the same end.",
+        39: "Function calls with their call ids are in the events and in the final output.",
+        40: "A continuation holds all calls and outputs of the turns before it.",
+        41: "What is stored is what was streamed, item by item.",
+        42: "One response has one id, in its events, in memory and in storage.",
+        43: "`sequence_number` counts from 0 without a gap, in failures too.",
+        44: "Usage is that of the whole response.",
+    },
+    "Continuing and storing": {
+        45: "Continuing a connection's latest response asks the database nothing and writes what HTTP writes.",
+        46: "What the connection does not remember is read from storage, if it was stored.",
+        47: "An unstored response is continued on its connection, cannot be read, and is unknown on any other.",
+        48: "After a failed continuation its parent is forgotten, or kept where the operator says so.",
+        49: "A failed fork on another lane, and a refused admission, leave the parent alone.",
+        50: "A failed response is neither stored nor continued.",
+        51: "The output of a call needs the call: in the input, or in the response it continues.",
+        52: "What a connection remembers is bounded, and gone with it.",
+        53: "Responses with tool calls are stored and continued, over both transports.",
+        54: "One caller's responses do not exist for another.",
+        55: "An unknown parent has one code and status over both transports.",
+        56: "Type, code, param and status of the inference server reach the caller; a huge error body does not.",
+        57: "The error about an unknown response names its id.",
+        58: "Both transports check a request with the same code.",
+        59: "The same request gets the same text, items and usage over both transports.",
+        60: "Every error code is listed in the documentation.",
+        61: "An engine may repeat its ids; ours never do, and storage does not mind.",
+        62: "What is the caller's fault opens no circuit breaker.",
+    },
+}
+
+
+class Found(NamedTuple):
+    """One marked test.
+
+    Attributes:
+        file: its file, from the folder of the tests.
+        name: its function, behind its class if it is in one.
+        rows: what it says it covers.
+    """
+
+    file: str
+    name: str
+    rows: tuple[int, ...]
+
+
+def find_marked(source: str, file: str) -> Iterator[Found]:
+    """Find the marked tests of one file.
+
+    Raises:
+        ValueError: a marker whose rows are not written out as numbers.
+    """
+    for node in ast.parse(source).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        for function in inner:
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and (rows := _rows_of(function)):
+                yield Found(file, prefix + function.name, rows)
+
+
+def find_all() -> list[Found]:
+    """Find every marked test of the project."""
+    files = sorted(TESTS.rglob("test_*.py"))
+    return [found for path in files for found in find_marked(path.read_text(), str(path.relative_to(TESTS)))]
+
+
+def render(found: list[Found]) -> str:
+    """Return the page."""
+    lines = [_HEAD]
+    for title, rows in SECTIONS.items():
+        lines += [f"## {title}", "", "| | What holds | Tests |", "|---|---|---|"]
+        lines += [f"| {row} | {words} | {_list_tests(found, row)} |" for row, words in rows.items()]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, ...]:
+    marks = [
+        decorator
+        for decorator in function.decorator_list
+        if isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Attribute)
+        and decorator.func.attr == MARKER
+    ]
+    return tuple(int(ast.literal_eval(argument)) for mark in marks for argument in mark.args)
+
+
+def _list_tests(found: list[Found], row: int) -> str:
+    """The tests of one row, each file named once and linked."""
+    files: dict[str, list[str]] = {}
+    for test in found:
+        if row in test.rows:
+            files.setdefault(test.file, []).append(f"`{test.name}`")
+    return "<br>".join(f"[{file}](../../tests/{file}): {', '.join(names)}" for file, names in files.items())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(find_all()))
