@@ -5,100 +5,21 @@ import json
 import logging
 
 import pytest
-from engine.doubles import Bench, BrokenStore, Listener, Reply, refusal, settle, sizes, streamed, text_of, types
+from engine.connections import Connection, CountingStore, failure_of
+from engine.doubles import Bench, BrokenStore, Reply, refusal, settle, sizes, streamed, types
 from harness.engine import Answer, call, message, says
-from msgspec import structs
 
-from gateway.config.schema import WebSocketConfig
 from gateway.engine.input_items import Page
-from gateway.engine.plan import Caller
 from gateway.protocol.errors import (
-    GatewayError,
     InvalidRequest,
     PreviousResponseNotFound,
-    ResourceLimitExceeded,
     StorageUnavailable,
     Unavailable,
     UpstreamRefused,
 )
 from gateway.protocol.frames import tag_overhead
-from gateway.storage.memory import MemoryStore
 
-ZERO = {
-    "input_tokens": 0,
-    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-    "output_tokens": 0,
-    "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": 0,
-}
 TOOLS = [{"type": "function", "name": "f", "parameters": {}}]
-
-
-class CountingStore(MemoryStore):
-    """Counts what is read from it."""
-
-    def __init__(self):
-        super().__init__()
-        self.reads = 0
-
-    async def history(self, principal, response_id):
-        self.reads += 1
-        return await super().history(principal, response_id)
-
-    async def holds(self, principal, response_id):
-        self.reads += 1
-        return await super().holds(principal, response_id)
-
-    async def response(self, principal, response_id):
-        self.reads += 1
-        return await super().response(principal, response_id)
-
-    async def items(self, principal, item_ids):
-        self.reads += 1
-        return await super().items(principal, item_ids)
-
-
-class Connection:
-    """The creates of one client, each on its lane, with what they share."""
-
-    def __init__(self, bench=None, **bounds):
-        self.bench = bench or Bench(store=CountingStore())
-        self.engine = self.bench.engine
-        if bounds:
-            self.engine.reconfigure(structs.replace(self.bench.config, websocket=WebSocketConfig(**bounds)))
-        self.session = self.engine.open_session()
-
-    async def create(self, *replies, lane=None, **fields):
-        """Make one response and return its events, decoded; raises what it fails with before any event."""
-        self.bench.upstream.replies.extend(replies)
-        body = {"model": "m", "input": "hi", "stream": True, **fields}
-        with self.session.begin(lane, body.get("previous_response_id")) as continuation:
-            request, route = self.engine.read_fields(body, on_websocket=True)
-            caller = Caller(principal="local", transport="websocket", headers={}, overhead=tag_overhead(lane))
-            plan = await self.engine.prepare(caller, request, route, continuation)
-            listener = Listener()
-            listener.task = asyncio.current_task()
-            await self.engine.stream(plan, listener)
-            return listener.take()
-
-    async def tell(self, given, parent=None, lane=None, *, store=False, says_=None, **fields):
-        """Have one turn that succeeds and return the id of its response."""
-        reply = streamed(says(says_ or f"re {given}"))
-        told = await self.create(reply, lane=lane, input=given, store=store, previous_response_id=parent, **fields)
-        assert types(told)[-1] == "completed"
-        return told[-1]["response"]["id"]
-
-    @property
-    def sent(self):
-        """The texts of the last call."""
-        items = self.bench.upstream.bodies[-1]["input"]
-        contents = [item["content"] for item in items]
-        return [content if isinstance(content, str) else content[0]["text"] for content in contents]
-
-
-def failure_of(told):
-    assert types(told)[-1] == "failed"
-    return told[-1]["response"]["error"]
 
 
 @pytest.fixture
@@ -222,73 +143,6 @@ async def test_an_incomplete_response_is_continued_without_the_call_that_was_cut
     assert connection.sent == ["q1", "half", "q2"]
 
 
-# ---------------------------------------------------------------- warm-ups
-
-
-@pytest.mark.parametrize("store", [True, False])
-async def test_a_warm_up_is_two_events_and_no_inference(connection, store):
-    told = await connection.create(store=store, generate=False, instructions="Be brief.")
-    assert types(told) == ["created", "completed"]
-    assert [event["sequence_number"] for event in told] == [0, 1]
-    created, completed = (event["response"] for event in told)
-    assert (created["status"], created["usage"], created["output"]) == ("in_progress", None, [])
-    assert (completed["status"], completed["usage"], completed["output"]) == ("completed", ZERO, [])
-    assert created["id"] == completed["id"]
-    assert connection.bench.upstream.calls == []
-    stored = await connection.bench.stored(completed["id"])
-    assert (stored is not None) is store
-    if store:
-        assert json.loads(stored.snapshot) == completed
-        assert [item.role for item in stored.items] == ["input"]
-
-
-@pytest.mark.parametrize("store", [True, False])
-async def test_a_warm_up_is_continued(connection, store):
-    parent = await connection.tell("q0")
-    warm = await connection.create(store=store, generate=False, input="q1", previous_response_id=parent)
-    await connection.tell("q2", warm[-1]["response"]["id"])
-    assert connection.sent == ["q0", "re q0", "q1", "q2"]
-
-
-async def test_a_warm_up_may_bring_nothing(connection):
-    warm = await connection.create(store=False, generate=False, input=[])
-    await connection.tell("q1", warm[-1]["response"]["id"])
-    assert connection.sent == ["q1"]
-
-
-async def test_both_events_of_a_warm_up_fit_or_nothing_is_committed():
-    measured = sizes(await Connection().create(generate=False))
-    assert measured[0] < measured[1]
-    for limit, told in ((measured[1], True), (measured[1] - 1, False), (measured[0] - 1, False)):
-        connection = Connection(Bench(responses={"max_stream_event_bytes": limit}, store=CountingStore()))
-        if told:
-            assert types(await connection.create(generate=False)) == ["created", "completed"]
-            continue
-        with pytest.raises(ResourceLimitExceeded) as refused:
-            await connection.create(generate=False)
-        assert (refused.value.resource, refused.value.status) == ("max_stream_event_bytes", 502)
-        assert connection.bench.store._responses == {}
-        assert (connection.session.latest(None), connection.session.bytes) == (None, 0)
-
-
-@pytest.mark.parametrize(
-    ("error", "status"), [(StorageUnavailable("Down."), 503), (RuntimeError("torn"), 500)], ids=["known", "unforeseen"]
-)
-async def test_a_warm_up_that_is_not_stored_is_refused(error, status):
-    connection = Connection(Bench(store=BrokenStore(error)))
-    with pytest.raises(GatewayError) as refused:
-        await connection.create(generate=False)
-    assert refused.value.status == status
-    assert (connection.session.latest(None), connection.session.bytes) == (None, 0)
-    assert connection.bench.sample("responses_total", transport="websocket", status="failed") == 1
-
-
-async def test_http_knows_no_warm_up():
-    bench = Bench()
-    told = await bench.stream(streamed(says("Hi.")), generate=False)
-    assert text_of(told[-1]["response"]) == "Hi."
-
-
 # ---------------------------------------------------------------- bounds of the memory
 
 BOUNDS = [
@@ -320,14 +174,6 @@ async def test_a_stored_response_that_cannot_be_remembered_goes_on_from_the_data
     assert connection.sent == ["q1", "x" * 200, "q2"]
     assert connection.bench.store.reads == 1
     assert connection.bench.sample("websocket_checkpoints_total", outcome="too_large") == 2
-    with pytest.raises(PreviousResponseNotFound):
-        await connection.create(previous_response_id="resp_nobody")
-
-
-async def test_a_warm_up_that_cannot_be_remembered_is_refused():
-    connection = Connection(max_checkpoint_bytes=100)
-    with pytest.raises(ResourceLimitExceeded, match="max_checkpoint_bytes"):
-        await connection.create(generate=False, store=False, input="x" * 200)
 
 
 async def test_other_bounds_hold_for_later_connections_alone():
