@@ -7,18 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol import codec
-from gateway.protocol.errors import InvalidRequest, ResourceLimitExceeded, Unavailable
+from gateway.protocol.errors import (
+    InternalError,
+    InvalidRequest,
+    RateLimitExceeded,
+    ResourceLimitExceeded,
+    Unavailable,
+    UpstreamError,
+    UpstreamRefused,
+)
 from gateway.protocol.events import OutputTextDelta
 from gateway.protocol.frames import (
     MAX_EVENT_ID,
     FrameError,
     build_error_frame,
     read_frame,
+    reframe_error,
     refuse_binary,
     tag,
     tag_overhead,
 )
+from gateway.protocol.limits import MINIMAL_ERROR_BYTES
 from gateway.protocol.requests import RequestPolicy, check_request
+from gateway.protocol.turn import minimal_error
 
 INVALID_STREAM_ID = (
     "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, "
@@ -259,3 +270,43 @@ def test_the_default_lane_has_no_tag():
     assert tag(b'{"type":"x"}', None) == b'{"type":"x"}'
     assert tag_overhead(None) == 0
     assert tag_overhead("a" * 256) == len(',"stream_id":""') + 256
+
+
+# ---------------------------------------------------------------- the one event that changes its form
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InvalidRequest("No."), 400),
+        (RateLimitExceeded("Later."), 429),
+        (Unavailable("Later."), 503),
+        (UpstreamError("It broke."), 502),
+        (ResourceLimitExceeded("max_stream_event_bytes", 512), 502),
+        (InternalError(), 500),
+        (UpstreamRefused("Busy.", upstream_status=418, code="teapot", type="of its own"), 500),
+    ],
+    ids=lambda value: getattr(value, "code", value),
+)
+def test_an_error_event_becomes_an_error_frame(error, status):
+    event = minimal_error(error, 7)
+    frame = codec.decode(reframe_error(codec.encode(event)))
+    assert frame == {
+        "type": "error",
+        "status": status,
+        "sequence_number": 7,
+        "error": {"message": event.message, "type": error.type, "param": None, "code": error.code},
+    }
+
+
+def test_a_reframed_error_keeps_the_parameter_and_is_tagged_as_others_are():
+    event = minimal_error(InvalidRequest("No."), 0)
+    event.param = "input"
+    frame = codec.decode(tag(reframe_error(codec.encode(event)), "main"))
+    assert (frame["error"]["param"], frame["sequence_number"], frame["stream_id"]) == ("input", 0, "main")
+
+
+@given(st.text(max_size=400), st.text(max_size=60), st.integers(0, 2**40))
+def test_a_reframed_error_is_no_longer_than_the_event(message, code, number):
+    event = codec.encode(minimal_error(UpstreamError(message, code=code), number))
+    assert len(reframe_error(event)) <= len(event) <= MINIMAL_ERROR_BYTES
