@@ -79,8 +79,10 @@ conformance: $(STAMP) ## Replay the cases and captures, cut streams after every 
 wheel: $(STAMP) ## Build the wheel, install it alone into an empty environment and use it there
 	@.ci/wheel
 
-docs-generate: $(STAMP) ## Write the reference of the configuration, its template and its schema
+docs-generate: $(STAMP) ## Write what follows from the code: the configuration's reference, template and schema, tables of pages
 	@$(BIN)/python -m gateway.config.render
+	@cd tests && ../$(BIN)/python -m conformance.conformance_page
+	@cd tests && ../$(BIN)/python -m docs.websocket_page
 
 clean: ## Remove what make and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* dist build
