@@ -14,7 +14,7 @@ from gateway.engine.input_items import Page, list_input_items
 from gateway.engine.plan import Caller, Plan, RunSettings
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Run
-from gateway.engine.session import Continuation, Session, SessionBounds
+from gateway.engine.session import Continuation, Session, Sessions
 from gateway.ports import Clock, Deletion, Ids, Store, StoredItem, StoredResponse, Upstream
 from gateway.protocol import codec
 from gateway.protocol.carriage import carry_item
@@ -72,6 +72,7 @@ class Engine:
         self._upstreams = upstreams
         self._noted: set[str] = set()
         self._runs: dict[str, Run] = {}
+        self._sessions = Sessions(config.websocket, metrics)
         self._cutting_off = False
         self._committer = Committer(store, ids, metrics)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
@@ -105,19 +106,13 @@ class Engine:
         self._responses = config.responses
         self._server = config.server
         self._settings = _run_settings(config)
-        websocket = config.websocket
-        self._session_bounds = SessionBounds(
-            max_checkpoint_bytes=websocket.max_checkpoint_bytes,
-            max_checkpoint_items=websocket.max_checkpoint_items,
-            max_session_bytes=websocket.max_session_bytes,
-            evict_parent_on_failure=websocket.evict_parent_on_failure,
-        )
+        self._sessions.reconfigure(config.websocket)
 
     # ------------------------------------------------------------ creating
 
     def open_session(self) -> Session:
         """Return the memory of a new connection, within the bounds of the configuration in effect."""
-        return Session(self._session_bounds, self._metrics)
+        return self._sessions.open()
 
     def admit(self) -> AbstractContextManager[None]:
         """Hold a place for one response, from before it is prepared until its last byte is sent.
@@ -259,6 +254,7 @@ class Engine:
             StorageUnavailable: the database does not answer.
         """
         await self._store.delete(Deletion(id=response_id, principal=principal, at=int(self._clock.now())))
+        self._sessions.drop(response_id)
         return codec.encode(DeletedResponse(id=response_id))
 
     async def models(self) -> bytes:

@@ -6,29 +6,13 @@ ends with the connection.
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
+from weakref import WeakSet
 
-from msgspec import Struct
-
+from gateway.config.schema import WebSocketConfig
 from gateway.ports import StoredItem
-from gateway.protocol.errors import ResourceLimitExceeded
+from gateway.protocol.errors import ResourceLimitExceeded, Unavailable
 from gateway.telemetry.metrics import Metrics
-
-
-class SessionBounds(Struct, frozen=True, kw_only=True):
-    """What a session may hold, and when it forgets.
-
-    Attributes:
-        max_checkpoint_bytes: history of one response, the JSON of its items.
-        max_checkpoint_items: items of it.
-        max_session_bytes: all histories, those included that a running create still uses or has made ready.
-        evict_parent_on_failure: whether a create that fails takes its parent along, if that is the latest of its lane.
-    """
-
-    max_checkpoint_bytes: int
-    max_checkpoint_items: int
-    max_session_bytes: int
-    evict_parent_on_failure: Literal["same_lane", "never"]
 
 
 class Checkpoint:
@@ -58,14 +42,14 @@ class Session:
     """The checkpoints of one connection, within bounds.
 
     Args:
-        bounds: how much it may hold.
+        bounds: how much it may hold, and when it forgets.
         metrics: what is counted.
 
     Attributes:
         bytes: what it holds now.
     """
 
-    def __init__(self, bounds: SessionBounds, metrics: Metrics) -> None:
+    def __init__(self, bounds: WebSocketConfig, metrics: Metrics) -> None:
         self.bytes = 0
         self._bounds = bounds
         self._metrics = metrics
@@ -84,6 +68,12 @@ class Session:
         """Forget everything: the connection has ended."""
         for lane in list(self._latest):
             self.forget(lane)
+
+    def drop(self, response_id: str) -> None:
+        """Forget a response that has been deleted; what continues from it now goes on."""
+        for lane, kept in list(self._latest.items()):
+            if kept.response_id == response_id:
+                self.forget(lane)
 
     def find(self, response_id: object) -> Checkpoint | None:
         """Return the response if it is the latest of any lane."""
@@ -153,10 +143,40 @@ class Session:
         self._metrics.socket_load.session_bytes += size
 
 
+class Sessions:
+    """The sessions of the process that are open.
+
+    Args:
+        bounds: those of each session that begins from now on.
+        metrics: what is counted.
+    """
+
+    def __init__(self, bounds: WebSocketConfig, metrics: Metrics) -> None:
+        self._bounds = bounds
+        self._metrics = metrics
+        self._open: WeakSet[Session] = WeakSet()
+
+    def reconfigure(self, bounds: WebSocketConfig) -> None:
+        """Use other bounds for sessions that begin from now on."""
+        self._bounds = bounds
+
+    def open(self) -> Session:
+        """Return the memory of a new connection, which closes it at its end."""
+        session = Session(self._bounds, self._metrics)
+        self._open.add(session)
+        return session
+
+    def drop(self, response_id: str) -> None:
+        """Forget a response that has been deleted, on whichever connection it was made."""
+        for session in self._open:
+            session.drop(response_id)
+
+
 class Continuation:
     """What one create does with the session, from its start to its end, as a `with` block.
 
-    A block that ends without having published, unless it was cancelled, is a failure.
+    A block that ends without having published is a failure, unless it was cancelled or could not be begun: who is told
+    to come back later must find what he continues.
 
     Args:
         session: of the connection.
@@ -184,7 +204,8 @@ class Continuation:
             if held is not None:
                 self._session.release(held)
         self._parent = self._prepared = None
-        if not self._published and (kind is None or issubclass(kind, Exception)):
+        failed = kind is None or (issubclass(kind, Exception) and not issubclass(kind, Unavailable))
+        if failed and not self._published:
             self._session.evict(self._lane, self._parent_id)
 
     def find_parent(self, response_id: str) -> Checkpoint | None:

@@ -15,6 +15,7 @@ from gateway.protocol.errors import (
     PreviousResponseNotFound,
     StorageUnavailable,
     Unavailable,
+    UpstreamError,
     UpstreamRefused,
 )
 from gateway.protocol.frames import tag_overhead
@@ -303,3 +304,23 @@ async def test_one_response_can_be_cut_off(connection, caplog):
     await asyncio.wait(tasks)
     assert connection.engine._runs == {}
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+# ---------------------------------------------------------------- deletions, and creates that could not begin
+
+
+async def test_a_deleted_response_is_continued_on_no_connection():
+    connection = Connection()
+    made = (await connection.create(streamed(says("Hi."))))[-1]["response"]["id"]
+    await connection.engine.delete("local", made)
+    with pytest.raises(PreviousResponseNotFound):
+        await connection.create(previous_response_id=made)
+
+
+@pytest.mark.parametrize(("error", "stays"), [(Unavailable("Later."), True), (UpstreamError("Broke."), False)])
+async def test_who_is_told_to_come_back_finds_what_he_continues(error, stays):
+    connection = Connection()
+    made = (await connection.create(streamed(says("Hi.")), store=False))[-1]["response"]["id"]
+    with pytest.raises(type(error)):
+        await connection.create(Reply(error=error), previous_response_id=made, store=False)
+    assert (connection.session.find(made) is not None) == stays

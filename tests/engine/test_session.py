@@ -1,57 +1,13 @@
 """What a connection remembers, within which bounds, and when it forgets."""
 
 import asyncio
-from contextlib import contextmanager
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from msgspec import structs
+from engine.memories import BOUNDS, Memory, checkpoint, leave
 
-from gateway.engine.session import Checkpoint, Session, SessionBounds
-from gateway.ports import StoredItem
-from gateway.protocol.errors import ResourceLimitExceeded
+from gateway.engine.session import Session
+from gateway.protocol.errors import ResourceLimitExceeded, StorageUnavailable, Unavailable
 from gateway.telemetry.metrics import Metrics
-
-BOUNDS = SessionBounds(
-    max_checkpoint_bytes=100, max_checkpoint_items=3, max_session_bytes=250, evict_parent_on_failure="same_lane"
-)
-
-
-def checkpoint(response_id, *sizes, stored=False):
-    items = [StoredItem(role="input", type="message", id="msg_1", data=b"x" * size) for size in sizes or (10,)]
-    return Checkpoint(response_id, items, stored=stored)
-
-
-def leave(continuation, end):
-    """End a create by an exception, which it passes on."""
-    with pytest.raises(end), continuation:
-        raise end
-
-
-class Memory:
-    """A session and what is measured of it."""
-
-    def __init__(self, **bounds):
-        self.metrics = Metrics()
-        self.session = Session(structs.replace(BOUNDS, **bounds), self.metrics)
-
-    def remember(self, lane, response_id, *sizes, stored=False, parent=None):
-        with self.session.begin(lane, parent) as continuation:
-            continuation.prepare(checkpoint(response_id, *sizes, stored=stored))
-            continuation.publish()
-
-    @contextmanager
-    def failing(self, lane, parent):
-        with self.session.begin(lane, parent) as continuation:
-            yield continuation
-
-    def sample(self, name, **labels):
-        return self.metrics.registry.get_sample_value(f"gateway_{name}", labels)
-
-    def outcomes(self):
-        names = ("kept", "too_large", "evicted")
-        return tuple(self.sample("websocket_checkpoints_total", outcome=name) or 0 for name in names)
 
 
 @pytest.fixture
@@ -279,6 +235,31 @@ def test_what_is_cancelled_is_no_failure(memory, end):
     assert memory.session.bytes == 10
 
 
+@pytest.mark.parametrize("end", [Unavailable("Later."), StorageUnavailable("Down.")], ids=repr)
+def test_what_could_not_be_begun_is_no_failure_either(memory, end):
+    memory.remember("a", "resp_1")
+    continuation = memory.session.begin("a", "resp_1")
+    continuation.find_parent("resp_1")
+    leave(continuation, end)
+    assert memory.session.latest("a").response_id == "resp_1"
+    assert (memory.session.bytes, memory.outcomes()) == (10, (1, 0, 0))
+
+
+def test_what_is_deleted_is_forgotten_and_what_uses_it_goes_on(memory):
+    memory.remember("a", "resp_1", 30)
+    memory.remember("b", "resp_2", 20)
+    with memory.session.begin("a", "resp_1") as continuation:
+        continuation.find_parent("resp_1")
+        memory.session.drop("resp_1")
+        memory.session.drop("resp_1")
+        memory.session.drop("resp_9")
+        assert (memory.session.find("resp_1"), memory.session.bytes) == (None, 50)
+        continuation.prepare(checkpoint("resp_3", 10))
+        continuation.publish()
+    assert [memory.session.latest(lane).response_id for lane in "ab"] == ["resp_3", "resp_2"]
+    assert memory.session.bytes == 30
+
+
 def test_what_fails_after_it_was_published_keeps_it(memory):
     memory.remember("a", "resp_1")
     continuation = memory.session.begin("a", "resp_1")
@@ -300,91 +281,3 @@ def test_an_evicted_parent_counts_as_long_as_another_create_uses_it(memory):
         fork.prepare(checkpoint("resp_2", 20))
         fork.publish()
     assert memory.session.bytes == 20
-
-
-# ---------------------------------------------------------------- under any sequence
-
-lanes = st.sampled_from([None, "a", "b"])
-sizes = st.lists(st.integers(1, 60), min_size=1, max_size=4)
-
-
-class Sessions(RuleBasedStateMachine):
-    """Creates begin, look, reserve, publish, fail and are cancelled in any order; a slow model holds what they hold."""
-
-    def __init__(self):
-        super().__init__()
-        self.memory = Memory(max_session_bytes=150)
-        self.session = self.memory.session
-        self.latest = {}
-        self.running = {}
-        self.made = 0
-
-    @rule(lane=lanes, own=st.booleans(), other=lanes)
-    def begin(self, lane, own, other):
-        if lane in self.running:
-            return
-        named = self.latest.get(lane if own else other)
-        parent_id = named.response_id if named else None
-        self.running[lane] = (self.session.begin(lane, parent_id), parent_id, [])
-        if parent_id is not None:
-            held = self.running[lane][0].find_parent(parent_id)
-            assert held is named
-            self.running[lane][2].append(held)
-
-    @precondition(lambda self: self.running)
-    @rule(data=st.data(), sizes=sizes, stored=st.booleans())
-    def finish(self, data, sizes, stored):
-        lane, continuation, _, held = self._take(data)
-        self.made += 1
-        made = checkpoint(f"resp_{self.made}", *sizes, stored=stored)
-        before = self.session.bytes
-        fits = made.bytes <= 100 and len(sizes) <= 3 and before + made.bytes <= 150
-        if not (fits or stored):
-            with pytest.raises(ResourceLimitExceeded), continuation:
-                continuation.prepare(made)
-            self._evict(lane, held)
-            return
-        with continuation:
-            continuation.prepare(made)
-            assert self.session.bytes == before + fits * made.bytes
-            continuation.publish()
-        self.latest.pop(lane, None)
-        if fits:
-            self.latest[lane] = made
-
-    @precondition(lambda self: self.running)
-    @rule(data=st.data(), cancelled=st.booleans(), size=st.none() | st.integers(0, 60))
-    def fail(self, data, cancelled, size):
-        lane, continuation, _, held = self._take(data)
-        if size is not None:
-            continuation.prepare(checkpoint("resp_lost", size, stored=True))
-        leave(continuation, asyncio.CancelledError if cancelled else ValueError)
-        if not cancelled:
-            self._evict(lane, held)
-
-    def _take(self, data):
-        lane = data.draw(st.sampled_from(sorted(self.running, key=str)))
-        return (lane, *self.running.pop(lane))
-
-    def _evict(self, lane, held):
-        if held and self.latest.get(lane) is held[0]:
-            del self.latest[lane]
-
-    @invariant()
-    def what_is_held_is_what_counts(self):
-        held = {*self.latest.values(), *(kept for _, _, holds in self.running.values() for kept in holds)}
-        assert self.session.bytes == sum(kept.bytes for kept in held) <= 150
-        assert self.memory.sample("websocket_session_bytes") == self.session.bytes
-        assert {lane: self.session.latest(lane) for lane in (None, "a", "b")} == {
-            lane: self.latest.get(lane) for lane in (None, "a", "b")
-        }
-
-    def teardown(self):
-        self.session.close()
-        for continuation, _, _ in self.running.values():
-            leave(continuation, asyncio.CancelledError)
-        assert self.session.bytes == 0
-        assert self.memory.metrics.socket_load.session_bytes == 0
-
-
-TestAnySequence = Sessions.TestCase

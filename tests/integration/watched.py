@@ -23,6 +23,11 @@ GAUGES = (
     "gateway_storage_queue_entries",
     "gateway_storage_queue_bytes",
     "gateway_client_connections",
+    "gateway_websocket_connections",
+    "gateway_websocket_creates_running",
+    "gateway_websocket_creates_waiting",
+    "gateway_websocket_outstanding_bytes",
+    "gateway_websocket_session_bytes",
 )
 
 

@@ -60,7 +60,8 @@ READ = _refuse(invalid_value=_WRONG_VALUE, unsupported_parameter="a stream was a
 PAGE = _refuse(invalid_value=_WRONG_VALUE, item_not_found="`after` names no item of the list")
 
 UPGRADE = (
-    _fail(errors.InvalidRequest, "WebSocket connections are not available yet", "upgrade_required", UPGRADE_REQUIRED),
+    _fail(errors.InvalidRequest, "it is no upgrade, or none is accepted", "upgrade_required", UPGRADE_REQUIRED),
+    _fail(errors.InvalidRequest, "the upgrade is not one to a WebSocket", "invalid_upgrade"),
 )
 
 FRAMES = (

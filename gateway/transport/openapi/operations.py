@@ -151,7 +151,10 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "open_websocket": Operation(
         summary="Open a WebSocket",
-        description="WebSocket connections are not available yet.",
+        description=(
+            "Upgrades to a WebSocket, on which responses are created by frames, several at once on lanes of their own. "
+            "Frames are no part of this description."
+        ),
         tag=RESPONSES,
         answers={},
         failures=failures.UPGRADE,
