@@ -31,7 +31,6 @@ class Memory:
 
     def __init__(self, **bounds):
         self.metrics = Metrics()
-        self.sessions = set()
         self.session = Session(structs.replace(BOUNDS, **bounds), self.metrics)
 
     def remember(self, lane, response_id, *sizes, stored=False, parent=None):
