@@ -141,7 +141,7 @@ class Run:
         data = self._outbox.encode(event)
         try:
             await self._commit(event.response)
-        except GatewayError:
+        except Exception:
             self._turn.rewind(event.sequence_number)
             raise
         self._outbox.keep(event, data)
@@ -166,14 +166,21 @@ class Run:
 
     def _tell_progress(self) -> None:
         channel = self._expect_channel()
-        if channel.opened and (self._early is None or self._early.done()):
+        if not channel.opened or self._early is not None:
+            return
+        try:
             self._outbox.add(self._turn.repeat_progress())
-            self._early = asyncio.create_task(channel.put(self._outbox.take()))
+        except ResourceLimitExceeded:
+            return
+        batch = self._outbox.take()
+        if not channel.write(batch):
+            self._early = asyncio.create_task(channel.put(batch))
 
     async def _settle_early(self) -> None:
         """Wait for what a timer has put into the channel, which is for one batch after the other."""
         if self._early is not None:
             await self._early
+            self._early = None
 
     async def _fail(self, channel: Channel, error: GatewayError) -> None:
         """Tell a failure, whatever state it left the turn in."""
@@ -252,8 +259,9 @@ class Run:
             if not complete:
                 if self._outbox:
                     batch, channel = self._outbox.take(), self._expect_channel()
-                    if not channel.write(batch):
+                    if self._early is not None:
                         await self._settle_early()
+                    if not channel.write(batch):
                         await channel.put(batch)
                 if not chunk:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")

@@ -181,7 +181,10 @@ WEBSOCKET_ERRORS = Metric(
     ("code",),
 )
 WEBSOCKET_CLOSES = Metric(
-    "gateway_websocket_closes_total", "counter", "WebSockets that ended, by close code; 1006 without Close.", ("code",)
+    "gateway_websocket_closes_total",
+    "counter",
+    "WebSockets that ended, by close code; 1006 without Close, `other` for a client's own.",
+    ("code",),
 )
 WEBSOCKET_SESSION_BYTES = Metric(
     "gateway_websocket_session_bytes", "gauge", "Histories kept in memory for WebSockets, as JSON."

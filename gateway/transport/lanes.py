@@ -156,7 +156,6 @@ class LaneConnection:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._count((0, 0, 0))
             self._session.close()
-            self._queue.close()
             self._metrics.socket_load.connections -= 1
             if self._closing is not None:
                 await self._closing
@@ -258,7 +257,8 @@ class LaneConnection:
         return self._socket.close_code is not None
 
     def _leave(self) -> None:
-        """The client is gone: nobody wants what runs."""
+        """The client is gone: nobody wants what runs, or waits for the client."""
+        self._queue.close()
         for task in self._tasks:
             task.cancel()
 
@@ -315,6 +315,9 @@ class LaneConnection:
         left = self._quiet_since + patience - now if self._scheduler.idle else patience
         if left > 0:
             self._idle_timer = self._loop.call_later(left, self._look_idle)
+        elif self._queue.statistics.batches:
+            # It has not even taken what it was told.
+            self._idle_timer = self._loop.call_later(patience, self._look_idle)
         else:
             self._close(CLOSE_DONE, "idle")
 
@@ -323,6 +326,11 @@ class LaneConnection:
             self._closing = self._loop.create_task(self._say_close(code, reason, last_words))
 
     async def _say_close(self, code: int, reason: str, last_words: GatewayError | None) -> None:
+        if self._last_words is None and not self._scheduler.idle:
+            # A create came in the same moment.
+            self._closing = None
+            self._look_idle()
+            return
         if last_words is not None:
             await self._tell(last_words)
         await self._queue.drained()

@@ -14,6 +14,8 @@ from gateway.transport.lanes import LaneConnection
 from gateway.transport.socket import find_socket
 
 _LOST = 1006
+# Clients choose codes too, of which there are thousands.
+_NAMED_CODES = frozenset({*range(1000, 1004), *range(1005, 1016)})
 
 
 class WebSocketEndpoint:
@@ -75,7 +77,8 @@ class WebSocketEndpoint:
             self._owners[principal] -= 1
             if not self._owners[principal]:
                 del self._owners[principal]
-            self._metrics.websocket_closes_total.labels(code=socket.close_code or _LOST).inc()
+            code = socket.close_code or _LOST
+            self._metrics.websocket_closes_total.labels(code=code if code in _NAMED_CODES else "other").inc()
 
     def _check_room(self, principal: str) -> None:
         bounds = self._config.websocket

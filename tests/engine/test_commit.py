@@ -175,3 +175,9 @@ async def test_a_terminal_event_that_is_too_large_is_found_out_before_anything_i
     error = told[-1]["response"]["error"]
     assert (error["code"], error["resource"]) == (ResourceLimitExceeded.code, "max_stream_event_bytes")
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
+
+
+async def test_a_fault_of_ours_in_the_commit_leaves_no_gap_in_the_numbers():
+    told = await Bench(store=BrokenStore(RuntimeError("secret"))).stream(streamed(says("Hi.")))
+    assert types(told)[-1] == "failed"
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))

@@ -1,0 +1,105 @@
+"""A sign of life for clients that take silence for the end."""
+
+import asyncio
+
+from engine.doubles import Bench, Listener, Reply, settle, types
+from harness.engine import says
+
+from gateway.engine.plan import Caller
+from gateway.engine.progress import Progress
+
+SHORT = 0.02
+FRAMES = says("Hello there", chunk=2).frames()
+
+
+class Prompt(Reply):
+    """Bytes that have arrived are there in the same turn of the loop."""
+
+    async def read(self):
+        while self._waiting:
+            step = self._waiting.popleft()
+            if isinstance(step, bytes):
+                return step
+            await step.wait()
+        return b""
+
+
+async def begin(bench, reply, progress_seconds=SHORT):
+    bench.upstream.replies.append(reply)
+    request, route = bench.engine.read(b'{"model": "m", "input": "hi", "stream": true}')
+    caller = Caller(principal="local", transport="websocket", headers={}, progress_seconds=progress_seconds)
+    listener = Listener()
+    plan = await bench.engine.prepare(caller, request, route)
+    listener.task = asyncio.create_task(bench.engine.stream(plan, listener))
+    return listener
+
+
+def numbers(told):
+    return [event["sequence_number"] for event in told]
+
+
+async def test_a_response_that_falls_silent_is_in_progress_again_and_again():
+    more = asyncio.Event()
+    listener = await begin(Bench(), Prompt([b"".join(FRAMES[:5]), more, b"".join(FRAMES[5:])]))
+    await asyncio.sleep(5 * SHORT)
+    more.set()
+    told = await listener.take_all()
+    assert types(told).count("in_progress") >= 3
+    assert numbers(told) == list(range(len(told)))
+
+
+async def test_nothing_is_repeated_before_the_client_was_told_of_the_response():
+    accept = asyncio.Event()
+    listener = await begin(Bench(), Prompt([b"".join(FRAMES)], accept=accept))
+    await asyncio.sleep(5 * SHORT)
+    assert not listener.opened
+    accept.set()
+    assert types(await listener.take_all()).count("in_progress") == 1
+
+
+async def test_a_client_that_must_catch_up_gets_one_sign_of_life_at_most():
+    more = asyncio.Event()
+    listener = await begin(Bench(), Prompt([b"".join(FRAMES[:5]), more, b"".join(FRAMES[5:])]))
+    await settle()
+    listener.reads.clear()
+    await asyncio.sleep(5 * SHORT)
+    more.set()
+    listener.reads.set()
+    told = await listener.take_all()
+    assert types(told).count("in_progress") == 2
+    assert numbers(told) == list(range(len(told)))
+
+
+async def test_what_arrives_in_the_same_moment_keeps_its_order():
+    bench, more = Bench(), asyncio.Event()
+    listener = await begin(bench, Prompt([b"".join(FRAMES[:5]), more, FRAMES[5], b"".join(FRAMES[6:])]), 15)
+    await settle()
+    (run,) = bench.engine._runs.values()
+    more.set()
+    run._tell_progress()
+    told = await listener.take_all()
+    assert types(told).count("in_progress") == 2
+    assert numbers(told) == list(range(len(told)))
+
+
+async def test_an_event_that_does_not_fit_is_left_out():
+    bench = Bench()
+    listener = await begin(bench, Prompt([b"".join(FRAMES[:5]), asyncio.Event()]), 15)
+    await settle()
+    (run,) = bench.engine._runs.values()
+    listener.take()
+    run._outbox._longest = 10
+    run._tell_progress()
+    assert listener.take() == []
+    listener.task.cancel()
+    await asyncio.wait([listener.task])
+
+
+async def test_progress_that_is_off_sets_no_timer():
+    told = []
+    progress = Progress(0, lambda: told.append(True))
+    progress.start()
+    progress.note()
+    progress.stop()
+    assert progress._timer is None
+    assert told == []
