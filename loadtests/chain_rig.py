@@ -1,0 +1,112 @@
+"""The processes of a chain benchmark: who runs on which CPU, what each used, and what the gateway counted."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+from harness.processes import Simulator
+from integration.watched import WatchedGateway
+from postgres import PostgresServer
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_SETTINGS = {"telemetry.log_level": "error"}
+# What is not stored needs no database of its own.
+_DATABASES = {"memory": "sqlite", "sqlite": "sqlite", "postgres": "postgres"}
+
+
+class Rig:
+    """A simulated inference server and one gateway for each database, for as long as the block runs.
+
+    With two CPUs the gateways have the first for themselves; this process and everything else share the second.
+
+    Args:
+        folder: where databases and logs live.
+        stores: of `memory`, `sqlite` and `postgres`.
+    """
+
+    def __init__(self, folder: Path, stores: Sequence[str]) -> None:
+        self._folder = folder
+        self._stores = stores
+        self._simulator = Simulator(folder)
+        self._gateways: dict[str, WatchedGateway] = {}
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        cpus = sorted(os.sched_getaffinity(0))
+        with ExitStack() as starting:
+            starting.enter_context(_pinned(cpus[1:2] or cpus))
+            starting.enter_context(self._simulator)
+            started: dict[str, WatchedGateway] = {}
+            for database in dict.fromkeys(_DATABASES[store] for store in self._stores):
+                url = starting.enter_context(_serve_postgres()) if database == "postgres" else None
+                (self._folder / database).mkdir()
+                gateway = WatchedGateway(self._folder / database, self._simulator, _SETTINGS, url)
+                with _pinned(cpus[:1]):
+                    started[database] = starting.enter_context(gateway)
+            self._gateways = {store: started[_DATABASES[store]] for store in self._stores}
+            self._running = starting.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def port(self, store: str) -> int:
+        """Return where callers connect to: a gateway, or the inference server when nothing of ours keeps anything."""
+        return (self._gateways.get(store) or self._simulator).port
+
+    def read_cpu(self, store: str) -> Counter[str]:
+        """Return the seconds of CPU used up to now by `gateway` and `upstream`, children included, and `client`."""
+        gateway = self._gateways.get(store)
+        return Counter(
+            gateway=_count_cpu(gateway.pid) if gateway else 0.0,
+            upstream=_count_cpu(self._simulator.pid),
+            client=time.process_time(),
+        )
+
+    def count_questions(self, store: str) -> Counter[str]:
+        """Return how often the gateway asked up to now: `reads` of the database, and `lookups` in its own cache."""
+        gateway = self._gateways.get(store)
+        if gateway is None:
+            return Counter()
+        reads = gateway.count("gateway_storage_reads_total")
+        # Whether the database is there is asked by the clock, and says nothing about turns.
+        probes = gateway.count("gateway_storage_reads_total", 'query="probe"')
+        return Counter(reads=reads - probes, lookups=gateway.count("gateway_history_cache_lookups_total"))
+
+
+@contextmanager
+def _pinned(cpus: Sequence[int]) -> Iterator[None]:
+    """Keep this process, and whatever it starts in the block, on these CPUs."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def _serve_postgres() -> Iterator[str]:
+    server = PostgresServer()
+    try:
+        server.start()
+        try:
+            yield server.create_database()
+        finally:
+            server.stop()
+    finally:
+        server.remove()
+
+
+def _count_cpu(pid: int) -> float:
+    """Return the seconds of CPU that a process and all below it have used."""
+    # Behind the name, which may hold anything: user and system time are the fields 14 and 15 of the line.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    used = (int(fields[11]) + int(fields[12])) / _TICKS
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        used += sum(_count_cpu(int(child)) for child in (thread / "children").read_text().split())
+    return used
