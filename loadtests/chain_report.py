@@ -214,8 +214,8 @@ def _show_slope(summary: Summary) -> str:
     return "-" if summary.slope is None else f"{summary.slope.rise:+.0f} ± {summary.slope.error:.0f}"
 
 
-def _show_busy(summary: Summary) -> str:
-    return f"{summary.busy.get('gateway', 0.0):.0%}"
+def _share(*processes: str) -> _Render:
+    return lambda summary: f"{sum(summary.busy.get(name, 0.0) for name in processes):.0%}"
 
 
 _TIMES = (
@@ -236,7 +236,8 @@ _COSTS = (
     _Column("tokens/s", _number("tokens_per_second", 0)),
     _Column("gateway CPU µs per turn", _number("gateway_cpu", 0)),
     _Column("change", compare=_change("gateway_cpu")),
-    _Column("gateway's core busy", _show_busy),
+    _Column("gateway's core busy", _share("gateway")),
+    _Column("the other", _share("upstream", "client")),
     _Column("upstream CPU µs per turn", _number("upstream_cpu", 0)),
     _Column("reads per turn", _number("reads", 3)),
     _Column("cache lookups per turn", _number("lookups", 2)),
