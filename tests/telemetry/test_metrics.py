@@ -3,6 +3,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
@@ -63,3 +65,22 @@ async def test_tasks_are_those_of_the_loop_that_shows_them():
     assert metrics.registry.get_sample_value("gateway_tasks") == alone + 1
     waiting.cancel()
     assert await asyncio.to_thread(metrics.registry.get_sample_value, "gateway_tasks") == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.floats(0, 1e6)), max_size=40))
+def test_what_is_bumped_together_counts_as_if_bumped_one_by_one(bumps):
+    together, single = Metrics(), Metrics()
+    for code, amount in bumps:
+        together.defer(together.request_seconds.labels(code).observe, amount)
+        together.defer(together.response_errors_total.labels(code).inc, amount)
+        single.request_seconds.labels(code).observe(amount)
+        single.response_errors_total.labels(code).inc(amount)
+    for code, _ in bumps:
+        for sample, labels in (
+            *((f"gateway_request_seconds_{part}", {"route": code}) for part in ("count", "sum")),
+            ("gateway_response_errors_total", {"code": code}),
+            *(("gateway_request_seconds_bucket", {"route": code, "le": le}) for le in ("0.005", "1.0", "+Inf")),
+        ):
+            read = [metrics.registry.get_sample_value(sample, labels) for metrics in (together, single)]
+            assert read[0] == pytest.approx(read[1])
+            assert read[0] is not None
