@@ -12,7 +12,6 @@ from harness.processes import Simulator
 from integration.watched import WatchedGateway
 from postgres import PostgresServer
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _SETTINGS = {"telemetry.log_level": "error"}
 # What is not stored needs no database of its own.
 _DATABASES = {"memory": "sqlite", "sqlite": "sqlite", "postgres": "postgres"}
@@ -103,10 +102,9 @@ def _serve_postgres() -> Iterator[str]:
 
 
 def _count_cpu(pid: int) -> float:
-    """Return the seconds of CPU that a process and all below it have used."""
-    # Behind the name, which may hold anything: user and system time are the fields 14 and 15 of the line.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    used = (int(fields[11]) + int(fields[12])) / _TICKS
+    """Return the seconds of CPU that the threads of a process and of all below it have used."""
+    used = 0.0
     for thread in Path(f"/proc/{pid}/task").iterdir():
+        used += int((thread / "schedstat").read_text().split()[0]) / 1e9
         used += sum(_count_cpu(int(child)) for child in (thread / "children").read_text().split())
     return used

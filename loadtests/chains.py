@@ -113,15 +113,16 @@ def tell(cell: Cell, summary: Summary) -> str:
 
 def publish(summaries: dict[Cell, Summary], chosen: argparse.Namespace) -> None:
     """Write what was asked for; the tables go to standard output when no file was named for them."""
-    tables = draw_tables(summaries)
+    rounds = f"{chosen.repeat} round{'s' if chosen.repeat > 1 else ''} of {chosen.seconds:g} s for each cell"
+    place = f"Python {platform.python_version()} on {platform.system()}, {os.cpu_count()} CPUs"
+    tables = f"{rounds.capitalize()}, {place}.\n\n{draw_tables(summaries)}"
     if chosen.markdown is None:
         print(tables)
     else:
         write_tables(chosen.markdown, tables, f"measured at a pace of {chosen.pace:g}")
     if chosen.json is not None:
-        machine = {"python": platform.python_version(), "system": platform.system(), "cpus": os.cpu_count()}
         options = {name: value for name, value in vars(chosen).items() if name not in {"json", "markdown"}}
-        report = {"machine": machine, "options": options, "cells": list_cells(summaries)}
+        report = {"machine": place, "options": options, "cells": list_cells(summaries)}
         chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
 

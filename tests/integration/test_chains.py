@@ -89,7 +89,7 @@ def test_a_socket_is_compared_with_http(cells: dict[tuple[str, str], dict[str, A
 @pytest.mark.usefixtures("cells")
 def test_the_tables_go_between_the_marks(folder: Path) -> None:
     page = (folder / "page.md").read_text()
-    assert page.startswith(f"before\n<!-- {MARK}: begin -->\n\n### Without a gateway\n")
+    assert page.startswith(f"before\n<!-- {MARK}: begin -->\n\n1 round of 0.1 s for each cell, Python ")
     assert page.endswith(f"|\n\n<!-- {MARK}: end -->\nafter\n")
     assert "old" not in page
     assert page.count(f"\n| {TURNS} | {CALLERS} | ") == 6
