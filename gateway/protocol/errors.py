@@ -25,6 +25,7 @@ An error knows its code, type, status and whether a retry can help; it never wri
 it the form it has on the wire.
 """
 
+import math
 from typing import ClassVar
 
 INVALID_REQUEST = "invalid_request_error"
@@ -67,6 +68,16 @@ class GatewayError(Exception):
     def details(self) -> dict[str, str | int]:
         """Extra members of the error object, besides message, type, param and code."""
         return {}
+
+    @property
+    def hints(self) -> dict[str, str]:
+        """What a client may go by when it tries again, as HTTP headers."""
+        hints = {}
+        if self.retry_after is not None:
+            hints["retry-after"] = str(max(1, math.ceil(self.retry_after)))
+        if self.should_retry is not None:
+            hints["x-should-retry"] = "true" if self.should_retry else "false"
+        return hints
 
 
 class InvalidRequest(GatewayError):

@@ -8,7 +8,7 @@ fails then is a failed continuation, and one that cannot be routed is not.
 import re
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from gateway.protocol import codec
 from gateway.protocol.envelope import ErrorObject, build_error_object
@@ -66,6 +66,12 @@ class FrameError(Exception):
         self.event_id = event_id
 
 
+class FrameErrorObject(ErrorObject, kw_only=True):
+    """What went wrong, with the headers that HTTP would have had."""
+
+    headers: dict[str, str] | UnsetType = UNSET
+
+
 class ErrorFrame(Struct, tag="error", tag_field="type", kw_only=True):
     """A failure without a response; `sequence_number` only where a response had begun."""
 
@@ -73,7 +79,7 @@ class ErrorFrame(Struct, tag="error", tag_field="type", kw_only=True):
     stream_id: str | UnsetType = UNSET
     event_id: str | UnsetType = UNSET
     sequence_number: int | UnsetType = UNSET
-    error: ErrorObject
+    error: FrameErrorObject
 
 
 def read_frame(data: str | bytes, *, max_depth: int, default_model: str | None = None) -> CreateFrame | None:
@@ -134,7 +140,7 @@ def build_error_frame(
             stream_id=UNSET if stream_id is None else stream_id,
             event_id=UNSET if event_id is None else event_id,
             sequence_number=UNSET if sequence_number is None else sequence_number,
-            error=build_error_object(error),
+            error=FrameErrorObject(**structs.asdict(build_error_object(error)), headers=error.hints or UNSET),
         )
     )
 
@@ -142,7 +148,9 @@ def build_error_frame(
 def reframe_error(event: bytes) -> bytes:
     """Return an encoded `error` event of a response, whose members are flat for event streams, as an error frame."""
     told = codec.decode(event)
-    error = ErrorObject(message=told["message"], type=told["error"]["type"], param=told.get("param"), code=told["code"])
+    error = FrameErrorObject(
+        message=told["message"], type=told["error"]["type"], param=told.get("param"), code=told["code"]
+    )
     status = _STATUSES.get(error.type, InternalError.status)
     return codec.encode(ErrorFrame(status=status, sequence_number=told["sequence_number"], error=error))
 

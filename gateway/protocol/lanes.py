@@ -2,7 +2,7 @@
 
 A lane that has something to start and nothing running is ready, and ready lanes stand in one queue. Whoever starts
 leaves it and comes back at its end, so between two creates of one lane every other ready lane has its turn, however
-many creates a lane has waiting. No step but the withdrawal of all takes longer with more of them.
+many creates a lane has waiting. No step takes longer with more of them.
 """
 
 from collections import deque
@@ -154,16 +154,6 @@ class LaneScheduler(Generic[Payload]):
         if lane.waiting:
             self._ready.append(lane)
         return self.start()
-
-    def withdraw(self) -> list[Ticket[Payload]]:
-        """Take back everything that waits and return it, each lane in its order; what runs goes on."""
-        withdrawn = [ticket for lane in self._lanes.values() for ticket in lane.waiting]
-        for lane in self._lanes.values():
-            lane.waiting.clear()
-        self._ready.clear()
-        self._waiting = 0
-        self._bytes -= sum(ticket.size for ticket in withdrawn)
-        return withdrawn
 
     def _check(self, lane: str | None, size: int) -> None:
         # First what waiting does not mend.

@@ -161,7 +161,7 @@ class LaneConnection:
                 await self._closing
 
     def begin_drain(self) -> None:
-        """Take no creates any more, tell those that wait, and close as soon as nothing runs."""
+        """Refuse every create that has not begun, and close as soon as what has begun has ended."""
         if self._last_words is None:
             self._stop_creates(_shutting_down)
 
@@ -182,8 +182,6 @@ class LaneConnection:
         if frame is None:
             return
         try:
-            if self._last_words is not None:
-                raise self._last_words()
             self._scheduler.admit(frame.stream_id, size, frame)
         except GatewayError as error:
             await self._tell(error, frame.stream_id, frame.event_id)
@@ -214,6 +212,8 @@ class LaneConnection:
 
     async def _make(self, frame: CreateFrame) -> None:
         engine = self._engine
+        if self._last_words is not None:
+            raise self._last_words()
         with (
             engine.admit(),
             self._session.begin(frame.stream_id, frame.body.get("previous_response_id")) as continuation,
@@ -269,20 +269,9 @@ class LaneConnection:
             self._after(self._bounds.lifetime_grace_seconds, self._cut_off)
 
     def _stop_creates(self, last_words: Callable[[], GatewayError]) -> None:
+        # What waits is refused when its turn comes, or its client would take that for the end of what runs before it.
         self._last_words = last_words
-        withdrawn = self._scheduler.withdraw()
-        self._count_creates()
-        for ticket in withdrawn:
-            frame = ticket.payload
-            self._tasks[self._loop.create_task(self._refuse(last_words(), frame))] = None
         self._end_if_idle()
-
-    async def _refuse(self, error: GatewayError, frame: CreateFrame) -> None:
-        try:
-            await self._tell(error, frame.stream_id, frame.event_id)
-        finally:
-            del self._tasks[_current_task()]
-            self._end_if_idle()
 
     def _cut_off(self) -> None:
         """The grace is over too: what still runs ends as failed."""

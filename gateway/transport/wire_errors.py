@@ -5,7 +5,6 @@ wrong method) and those nobody foresaw.
 """
 
 import logging
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -48,10 +47,7 @@ def http_error(error: GatewayError) -> HttpError:
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
     ]
-    if error.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))))
-    if error.should_retry is not None:
-        headers.append((b"x-should-retry", b"true" if error.should_retry else b"false"))
+    headers += ((name.encode(), value.encode()) for name, value in error.hints.items())
     return HttpError(error.status, headers, body)
 
 

@@ -47,8 +47,8 @@ def test_a_stop_lets_turns_end_and_tells_what_waits(
         busy.ping(b"read so far")
         busy.await_pong(b"read so far")
         gateway.signal(SIGTERM)
-        for event in read_errors(busy, 2):
-            expect_error(event, "server_is_overloaded", stream_id="a", event_id="waits", **BUSY)
+        # The signal has to be there before the frame.
+        gateway.await_log("draining")
         busy.create(later, stream_id="b")
         (event,) = busy.events_until_terminal("b")
         expect_error(event, "server_is_overloaded", stream_id="b", **BUSY)
@@ -57,6 +57,8 @@ def test_a_stop_lets_turns_end_and_tells_what_waits(
         assert (refusal.value.answer.status, refusal.value.answer.error["code"]) == (503, "server_is_overloaded")
         held.release.set()
         expect_sound(busy.events_until_terminal("a"), "a")
+        for event in read_errors(busy, 2):
+            expect_error(event, "server_is_overloaded", stream_id="a", event_id="waits", **BUSY)
         assert busy.await_close().close_code == 1001
         for socket in idle:
             assert socket.await_close().close_code == 1001

@@ -87,12 +87,6 @@ class Schedules(RuleBasedStateMachine):
         assert self.scheduler.finish(ticket, successor=successor) == [successor]
         self.active[self.active.index(ticket)] = successor
 
-    @rule()
-    def withdraw(self) -> None:
-        withdrawn = self.scheduler.withdraw()
-        assert sorted(withdrawn, key=lambda ticket: ticket.payload) == self.waiting
-        self.waiting.clear()
-
     def check_that_nobody_idles(self) -> None:
         assert len(self.active) == LIMITS.max_active or not self.heads()
 

@@ -30,7 +30,6 @@ def test_nothing_is_idle():
     assert scheduler.idle
     assert counts(scheduler) == (0, 0, 0, 0)
     assert scheduler.start() == []
-    assert scheduler.withdraw() == []
 
 
 def test_a_create_is_admitted_started_and_finished():
@@ -135,19 +134,6 @@ def test_a_successor_of_another_lane_is_none():
         scheduler.finish(first, successor=Ticket(lane="b", size=1, payload=None))
     assert counts(scheduler) == (1, 0, 1, 1)
     assert scheduler.finish(first) == []
-
-
-def test_what_waits_can_be_taken_back_and_what_runs_goes_on():
-    scheduler = schedule(max_active=2)
-    first, second, third, fourth, fifth = admit_all(scheduler, "a", "b", "c", "a", "c")
-    scheduler.start()
-    assert set(scheduler.withdraw()) == {third, fourth, fifth}
-    assert counts(scheduler) == (2, 0, 2, 3)
-    assert scheduler.finish(first) == []
-    assert scheduler.finish(second) == []
-    assert scheduler.idle
-    again = scheduler.admit("c", 1, None)
-    assert scheduler.start() == [again]
 
 
 # ---------------------------------------------------------------- refusals
