@@ -91,8 +91,9 @@ class Conversation(ServerProtocol):
             self._rest, self.reader.buffer = self.reader.buffer, bytearray()
 
     def let_go(self) -> None:
-        """Forget what has arrived: half a message would live on in the parser until the collector comes."""
+        """Forget what has arrived, and what was wrong with it: both lead back here, until the collector comes."""
         self.parser.close()
+        self.parser_exc = None
         self.reader.discard()
         self._rest.clear()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context
 from http import HTTPStatus
 from typing import Any
+from weakref import proxy
 
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.config import Config
@@ -125,7 +126,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Take the connection over from HTTP."""
         super().connection_made(transport)
         # A client that does not take what is buffered is waited for by its responses, by a ping or by Close.
-        self._stall = StallWatch(self, self._settings.send_deadline_seconds, lambda: True)  # type: ignore[arg-type]
+        # The watch must not keep alive who keeps it: cycles are looked for seldom.
+        watched: Any = proxy(self)
+        self._stall = StallWatch(watched, self._settings.send_deadline_seconds, lambda: True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything, and tell whoever waits for the client."""
@@ -284,6 +287,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         finally:
             self.send_500_response()
             self._send_close(code)
+            self.scope["extensions"].pop(SOCKET_EXTENSION, None)
 
     async def send(self, message: ASGISendEvent) -> None:
         """Take the app's answer to the upgrade, or its Close."""
