@@ -11,20 +11,25 @@ class Progress:
 
     Args:
         seconds: how long nothing may happen; 0 never notices.
-        tell: called then.
     """
 
     __slots__ = ("_quiet_since", "_seconds", "_tell", "_timer")
 
-    def __init__(self, seconds: float, tell: Callable[[], None]) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._tell = tell
+        # Only while it looks: who is told holds this, and a cycle would wait for the garbage collector.
+        self._tell: Callable[[], None] | None = None
         self._quiet_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Look from now on."""
+    def start(self, tell: Callable[[], None]) -> None:
+        """Look from now on.
+
+        Args:
+            tell: called whenever nothing has happened for so long.
+        """
         if self._seconds:
+            self._tell = tell
             self.note()
             self._sleep(self._seconds)
 
@@ -35,6 +40,7 @@ class Progress:
 
     def stop(self) -> None:
         """Look no longer."""
+        self._tell = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -49,4 +55,5 @@ class Progress:
             return
         self.note()
         self._sleep(self._seconds)
-        self._tell()
+        if self._tell is not None:
+            self._tell()

@@ -71,7 +71,7 @@ class Run:
         self._told = False
         self._early: asyncio.Task[None] | None = None
         self._deadline = Deadline(settings.deadline_seconds)
-        self._progress = Progress(plan.caller.progress_seconds, self._tell_progress)
+        self._progress = Progress(plan.caller.progress_seconds)
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -118,7 +118,7 @@ class Run:
         self._begin_stream()
         # The status is held until the upstream has accepted the call, but not for ever.
         timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._begin_early)
-        self._progress.start()
+        self._progress.start(self._tell_progress)
         try:
             async with self._deadline:
                 await self._infer(stream=True)

@@ -97,8 +97,8 @@ async def test_an_event_that_does_not_fit_is_left_out():
 
 async def test_progress_that_is_off_sets_no_timer():
     told = []
-    progress = Progress(0, lambda: told.append(True))
-    progress.start()
+    progress = Progress(0)
+    progress.start(lambda: told.append(True))
     progress.note()
     progress.stop()
     assert progress._timer is None
