@@ -11,9 +11,12 @@ class Progress:
 
     Args:
         seconds: how long nothing may happen; 0 never notices.
+
+    Attributes:
+        looks: whether it looks now, and wants to be told of what happens.
     """
 
-    __slots__ = ("_quiet_since", "_seconds", "_tell", "_timer")
+    __slots__ = ("_quiet_since", "_seconds", "_tell", "_timer", "looks")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -21,6 +24,7 @@ class Progress:
         self._tell: Callable[[], None] | None = None
         self._quiet_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self.looks = False
 
     def start(self, tell: Callable[[], None]) -> None:
         """Look from now on.
@@ -29,17 +33,18 @@ class Progress:
             tell: called whenever nothing has happened for so long.
         """
         if self._seconds:
+            self.looks = True
             self._tell = tell
             self.note()
             self._sleep(self._seconds)
 
     def note(self) -> None:
         """Something happened."""
-        if self._seconds:
-            self._quiet_since = asyncio.get_running_loop().time()
+        self._quiet_since = asyncio.get_running_loop().time()
 
     def stop(self) -> None:
         """Look no longer."""
+        self.looks = False
         self._tell = None
         if self._timer is not None:
             self._timer.cancel()

@@ -254,11 +254,13 @@ class Run:
         while not complete:
             chunk = await exchange.read()
             self._coalescer.note()
-            self._progress.note()
+            if self._progress.looks:
+                self._progress.note()
             complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
             if not complete:
                 if self._outbox:
-                    batch, channel = self._outbox.take(), self._expect_channel()
+                    batch, channel = self._outbox.take(), self._channel
+                    assert channel is not None
                     if self._early is not None:
                         await self._settle_early()
                     if not channel.write(batch):

@@ -69,7 +69,8 @@ class LaneChannel:
 
     def _frame(self, batch: list[EncodedEvent]) -> Sequence[bytes]:
         stream_id = self._stream_id
-        return [tag(data if name != _ERROR else reframe_error(data), stream_id) for name, data in batch]
+        payloads = [data if name != _ERROR else reframe_error(data) for name, data in batch]
+        return payloads if stream_id is None else [tag(payload, stream_id) for payload in payloads]
 
 
 class LaneConnection:
