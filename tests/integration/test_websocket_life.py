@@ -1,12 +1,9 @@
 """The life of one WebSocket: pings, leaving, ends by time and size, and that nothing of it is left."""
 
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
 from harness.client import client, create
@@ -14,11 +11,9 @@ from harness.engine import says
 from harness.frames import CONTINUATION, PING, TEXT
 from harness.processes import Gateway
 from harness.upstream import Reply, Request, Upstream
-from harness.websocket import ConnectionEnded, HandshakeRefused, WebSocket
-from integration.aborts import is_complaint
+from harness.websocket import HandshakeRefused, WebSocket
 from integration.test_disconnect import NOTICE_SECONDS, never_stops, stalls_before_answering, stalls_mid_stream
 from integration.turns import COMPLETED, Held, ask, await_begun, expect_error, expect_sound, id_of, told
-from integration.watched import WatchedGateway
 
 KIB = 1 << 10
 WAYS = [WebSocket.close, WebSocket.leave, WebSocket.reset, WebSocket.half_close]
@@ -337,48 +332,3 @@ def test_two_connections_share_nothing(gateway: Gateway, well: str, held: Held) 
         other.expect_silence(0.1)
         held.release.set()
         expect_sound(one.events_until_terminal("a"), "a")
-
-
-@pytest.mark.checklist(18, 52)
-def test_three_hundred_connections_leave_nothing_behind(tmp_path: Path, upstream: Upstream, well: str) -> None:
-    upstream.script("ws busy", stalls_mid_stream)
-    with WatchedGateway(tmp_path, upstream, {"telemetry.log_level": "warning"}) as gateway:
-        live_once(gateway.port, well, 0)
-        idle = gateway.rest()
-        with ThreadPoolExecutor(16) as callers:
-            list(callers.map(lambda number: live_once(gateway.port, well, number), range(300)))
-        assert gateway.settle(idle) == {}
-        gauges = read_gauges(gateway)
-        assert gauges
-        assert {name: value for name, value in gauges.items() if value} == {}
-        assert [line for line in gateway.log.splitlines() if is_complaint(line)] == []
-        with WebSocket(gateway.port) as socket:
-            told(socket, well)
-
-
-def read_gauges(gateway: WatchedGateway) -> dict[str, float]:
-    """What the gateway counts of its WebSockets now."""
-    counted = ("_total", "_created", "_bucket", "_count", "_sum")
-    samples = gateway._read_samples()
-    found = [name for name in samples if name.startswith("gateway_websocket") and not name.endswith(counted)]
-    return {name: samples[name].total() for name in found}
-
-
-def live_once(port: int, well: str, number: int) -> None:
-    """Connect, perhaps talk, perhaps begin something, and leave in any way."""
-    source = random.Random(number)
-    with WebSocket(port, timeout=20) as socket:
-        if source.random() < 0.5:
-            told(socket, well, store=source.random() < 0.5)
-        if source.random() < 0.5:
-            for lane in ("a", "b"):
-                socket.create("ws busy", stream_id=lane)
-            if source.random() < 0.5:
-                await_begun(socket, {"a", "b"})
-        way = source.choice(WAYS)
-        way(socket)
-        if way in (WebSocket.close, WebSocket.half_close) and source.random() < 0.7:
-            socket.answers_close = source.random() < 0.5
-            with suppress(ConnectionEnded):
-                while True:
-                    socket.next_frame()

@@ -96,7 +96,13 @@ def expect_breach(events: Sequence[Event], key: str, limit: int, lane: str | Non
     if len(events) == 1:  # refused before anything was told
         (event,) = events
         expect_tags(events, lane)
-        named = {"type": "upstream_error", "code": LIMIT_CODE, "resource": key, "limit": limit}
+        named = {
+            "type": "upstream_error",
+            "code": LIMIT_CODE,
+            "resource": key,
+            "limit": limit,
+            "headers": {"x-should-retry": "false"},
+        }
         error = {name: value for name, value in event["error"].items() if name != "message" and value is not None}
         assert (event["type"], event["status"], error) == ("error", 502, named)
         return
