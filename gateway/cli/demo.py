@@ -44,7 +44,7 @@ class DemoFailed(Exception):
 @click.command("demo")
 @click.option("--once", is_flag=True, help="End after the tour instead of waiting for Ctrl-C.")
 def command(*, once: bool) -> None:
-    """Show a gateway at work: a streamed answer, a continuation, what was stored, two forks on one WebSocket.
+    """Show a gateway at work: an answer, its continuation, what was stored, two forks on one WebSocket.
 
     Starts a simulated inference server and a gateway on SQLite in a temporary folder, and removes all of it in the
     end. Ports in use are replaced by free ones. Exit codes: 0 when every step went well, 1 with the reason otherwise.

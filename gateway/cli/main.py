@@ -19,7 +19,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "config": "Check, show and generate the configuration.",
         "db": "Create, upgrade and inspect the database.",
         "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",
-        "demo": "Show a gateway at work: a streamed answer, a continuation, what was stored, two forks on one WebSocket.",
+        "demo": "Show a gateway at work: an answer, its continuation, what was stored, two forks on one WebSocket.",
         "openapi": "Print the OpenAPI document of the API.",
         "version": "Show the versions of the gateway and of Python.",
     }

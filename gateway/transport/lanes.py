@@ -134,6 +134,7 @@ class LaneConnection:
         self._timers: list[asyncio.TimerHandle] = []
         self._quiet_since = self._loop.time()
         self._met = False
+        self._abandoned = False
         self._patience = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
 
@@ -260,6 +261,9 @@ class LaneConnection:
     def _leave(self) -> None:
         """The client is gone: nobody wants what runs, or waits for the client."""
         self._queue.close()
+        if self._tasks and not self._abandoned:
+            self._abandoned = True
+            self._metrics.client_disconnects_total.inc()
         for task in self._tasks:
             task.cancel()
 

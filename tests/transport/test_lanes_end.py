@@ -40,6 +40,7 @@ async def test_a_client_that_leaves_ends_what_runs_and_what_waits():
         assert len(talk.bench.upstream.calls) == 2
         assert talk.bench.store._responses == {}
         assert talk.bench.sample("websocket_creates_running") == 0
+        assert talk.bench.sample("client_disconnects_total") == 1
 
 
 async def test_a_client_that_leaves_at_once_starts_no_inference():
