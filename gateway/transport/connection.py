@@ -135,6 +135,11 @@ class StallWatch:
             self._timer.cancel()
             self._timer = None
 
+    def end(self) -> None:
+        """Look never again, and hold nobody any more who may hold this."""
+        self.stop()
+        self._waits = _nobody
+
     def _arm(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._deadline / 4, self._look)
 
@@ -150,3 +155,7 @@ class StallWatch:
             self._transport.abort()
             return
         self._arm()
+
+
+def _nobody() -> bool:
+    return False

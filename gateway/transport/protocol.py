@@ -109,6 +109,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._head: _HeadKeeper
         self._in_head = False
         self._head_timed = False
+        self._serving = False
         # Bytes since the parser last made anything of them: the length of a head, a trailer or a chunk's extension.
         self._unyielding = 0
 
@@ -128,10 +129,12 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the handler that its client is gone."""
-        self._stall.stop()
+        self._stall.end()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
         self._tell_left()
+        if not self._serving:
+            self._let_go()
 
     def pause_writing(self) -> None:
         """Hold back the handler until the client has read; not for ever."""
@@ -281,14 +284,24 @@ class ConnectionProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._head = _HeadKeeper(self.transport)
         cycle.transport = self._head  # type: ignore[assignment]  # it has what a cycle needs
+        self._serving = True
         task = self.loop.create_task(cycle.run_asgi(app), context=Context())
         self.tasks.add(task)
         task.add_done_callback(self._end_task)
 
     def _end_task(self, task: "asyncio.Task[None]") -> None:
         self.tasks.discard(task)
+        self._serving = False
         if self in self.connections:
             self._stall.begin()
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Cut what leads back to an ended connection, or all of it would wait for the garbage collector."""
+        self.scope = {}  # type: ignore[typeddict-item]
+        if self.cycle is not None:
+            self.cycle.scope = self.scope
 
     def _should_upgrade(self) -> bool:
         # One connection too many is told so by the app, as for any GET.
@@ -296,8 +309,9 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     def _hand_over(self, rest: bytes) -> None:
         """Let the protocol of WebSockets go on with the connection."""
-        self._stall.stop()
+        self._stall.end()
         self.handle_websocket_upgrade()
+        self._let_go()
         socket = cast("asyncio.Protocol", self.transport.get_protocol())
         if self.flow.write_paused:
             # The client has not yet taken the answer to its last request, of which the transport told only this one.
