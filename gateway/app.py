@@ -284,7 +284,7 @@ def _build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
     docs = ApiDocs()
     return LeanLitestar(
         route_handlers=[
-            build_responses_route(parts.endpoint),
+            build_responses_route(parts.endpoint, websockets=parts.config.websocket.enabled),
             *ROUTES,
             *(DOCS_ROUTES if parts.config.server.openapi else ()),
         ],

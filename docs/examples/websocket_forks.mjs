@@ -1,14 +1,14 @@
 // Continue one response in two ways at the same time, on one WebSocket.
 //
-//     node websocket_forks.mjs [BASE_URL [MODEL]]
+//     node websocket_forks.mjs [http://127.0.0.1:9000/v1 [MODEL]]
 //
 // Needs no package: WebSocket is part of Node 22; Node 20 wants --experimental-websocket. Without arguments it talks to
 // the gateway of `make demo`.
 
-const [baseUrl = "http://127.0.0.1:9000", model = "sim"] = process.argv.slice(2);
+const [baseUrl = "http://127.0.0.1:9000/v1", model = "sim"] = process.argv.slice(2);
 const forks = { left: "Say it to a child.", right: "Say it to a mathematician." };
 
-const socket = new WebSocket(baseUrl.replace("http", "ws") + "/v1/responses");
+const socket = new WebSocket(baseUrl.replace("http", "ws") + "/responses");
 const running = new Map();
 
 // Asks for a response and resolves to it; at most one a lane at a time.

@@ -1,6 +1,6 @@
 """Continue one response in two ways at the same time, on one WebSocket.
 
-    python websocket_forks.py [BASE_URL [MODEL]]
+    python websocket_forks.py [http://127.0.0.1:9000/v1 [MODEL]]
 
 Needs only the package `websockets`. Without arguments it talks to the gateway of `make demo`.
 """
@@ -46,9 +46,9 @@ def text_of(response: dict[str, Any]) -> str:
     return "".join(part["text"] for item in response["output"] for part in item.get("content") or ())
 
 
-def main(base_url: str = "http://127.0.0.1:9000", model: str = "sim") -> None:
+def main(base_url: str = "http://127.0.0.1:9000/v1", model: str = "sim") -> None:
     """Make a parent, then two forks of it that arrive interleaved."""
-    with connect(base_url.replace("http", "ws", 1) + "/v1/responses", max_size=None) as socket:
+    with connect(base_url.replace("http", "ws", 1) + "/responses", max_size=None) as socket:
         send_create(socket, model=model, input="There are infinitely many primes.")
         (parent,) = read_answers(socket, 1).values()
         for lane, words in FORKS.items():

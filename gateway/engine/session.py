@@ -89,12 +89,27 @@ class Session:
         if len(checkpoint.items) > bounds.max_checkpoint_items:
             limit = bounds.max_checkpoint_items
             return ResourceLimitExceeded(
-                "max_checkpoint_items", limit, f"The response's history exceeds max_checkpoint_items ({limit} items)."
+                "max_checkpoint_items",
+                limit,
+                f"With this response its history exceeds [websocket] max_checkpoint_items ({limit} items), "
+                "and nothing else would keep it; let it be stored, or begin a new chain.",
             )
         if checkpoint.bytes > bounds.max_checkpoint_bytes:
-            return ResourceLimitExceeded("max_checkpoint_bytes", bounds.max_checkpoint_bytes)
+            limit = bounds.max_checkpoint_bytes
+            return ResourceLimitExceeded(
+                "max_checkpoint_bytes",
+                limit,
+                f"With this response its history exceeds [websocket] max_checkpoint_bytes ({limit} bytes), "
+                "and nothing else would keep it; let it be stored, or begin a new chain.",
+            )
         if self.bytes + checkpoint.bytes > bounds.max_session_bytes:
-            return ResourceLimitExceeded("max_session_bytes", bounds.max_session_bytes)
+            limit = bounds.max_session_bytes
+            return ResourceLimitExceeded(
+                "max_session_bytes",
+                limit,
+                f"The response's history does not fit beside the others of this connection, of which "
+                f"[websocket] max_session_bytes ({limit} bytes) are kept; let it be stored, or use fewer lanes.",
+            )
         return None
 
     def hold(self, checkpoint: Checkpoint) -> None:

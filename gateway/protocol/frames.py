@@ -21,7 +21,7 @@ from gateway.protocol.errors import (
     UpstreamError,
 )
 from gateway.protocol.inputs import json_type
-from gateway.protocol.requests import read_json
+from gateway.protocol.requests import CreateFields, read_json
 
 MAX_EVENT_ID = 512
 """Longest `event_id` in characters that is repeated in errors; longer ones are left out."""
@@ -29,6 +29,10 @@ MAX_EVENT_ID = 512
 _CREATE = "response.create"
 _IGNORED = frozenset({"response.processed"})
 _ROUTING = frozenset({"type", "stream_id", "event_id"})
+# Parameters of a create, which are all in one place.
+_INSIDE = tuple(
+    name for name in CreateFields.__struct_fields__ if name not in {"stream_id", "generate", "stream", "stream_options"}
+)
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 
 
@@ -91,7 +95,7 @@ def read_frame(data: str | bytes, *, max_depth: int, default_model: str | None =
         default_model: the model of a create that names none.
 
     Raises:
-        FrameError: `invalid_json`, `unsupported_event` or `invalid_stream_id`.
+        FrameError: `invalid_json`, `unsupported_event` or `invalid_stream_id`, or parameters in two places.
     """
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     try:
@@ -109,7 +113,11 @@ def read_frame(data: str | bytes, *, max_depth: int, default_model: str | None =
         raise FrameError(unsupported, stream_id=stream_id if is_lane else None, event_id=event_id)
     if stream_id is not None and not is_lane:
         raise FrameError(_invalid_stream_id(), event_id=event_id)
-    return CreateFrame(stream_id=stream_id, event_id=event_id, body=_read_body(fields, default_model))
+    try:
+        body = _read_body(fields, default_model)
+    except InvalidRequest as error:
+        raise FrameError(error, stream_id=stream_id, event_id=event_id) from None
+    return CreateFrame(stream_id=stream_id, event_id=event_id, body=body)
 
 
 def refuse_binary() -> FrameError:
@@ -174,8 +182,19 @@ def _read_event_id(fields: dict[str, Any]) -> str | None:
 def _read_body(fields: dict[str, Any], default_model: str | None) -> dict[str, Any]:
     body = fields.get("response")
     if isinstance(body, dict):
+        stray = next((name for name in _INSIDE if fields.get(name) is not None), None)
+        if stray is not None:
+            raise InvalidRequest(
+                f"'{stray}' stands beside 'response'; put it into it.", code="invalid_value", param=stray
+            )
         if fields.get("generate") is not None:
             body["generate"] = fields["generate"]
+    elif body is not None:
+        raise InvalidRequest(
+            f"Invalid type for 'response': expected an object, got {json_type(body)}.",
+            code="invalid_type",
+            param="response",
+        )
     else:
         body = {name: value for name, value in fields.items() if name not in _ROUTING}
     body["stream"] = True

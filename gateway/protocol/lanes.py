@@ -165,6 +165,11 @@ class LaneScheduler(Generic[Payload]):
                 f"This connection has {limits.max_outstanding} creates waiting or running, the most it may have "
                 "([websocket] max_outstanding); send it again after one has ended."
             )
+        if size > limits.max_outstanding_bytes:
+            raise RateLimitExceeded(
+                f"This create of {size} bytes is larger than all that may wait or run on a connection, "
+                f"{limits.max_outstanding_bytes} bytes ([websocket] max_outstanding_bytes); send less."
+            )
         if self._bytes + size > limits.max_outstanding_bytes:
             raise RateLimitExceeded(
                 f"With this create of {size} bytes, those waiting or running on this connection would be "

@@ -183,8 +183,8 @@ WEBSOCKET_ERRORS = Metric(
 WEBSOCKET_CLOSES = Metric(
     "gateway_websocket_closes_total",
     "counter",
-    "WebSockets that ended, by close code; 1006 without Close, `other` for a client's own.",
-    ("code",),
+    "WebSockets that ended, by close code and by who ended them; 1006 without Close, `other` for a client's own codes.",
+    ("code", "by"),
 )
 WEBSOCKET_SESSION_BYTES = Metric(
     "gateway_websocket_session_bytes", "gauge", "Histories kept in memory for WebSockets, as JSON."

@@ -244,6 +244,7 @@ class LaneConnection:
         # A server's codes are its own words, of which there may be any number.
         code = "upstream" if isinstance(error, UpstreamError) else error.code
         self._metrics.websocket_errors_total.labels(code=code).inc()
+        _logger.info("an error frame", extra={"code": error.code, "status": error.status, "stream_id": stream_id})
         await self._queue.put([build_error_frame(error, stream_id=stream_id, event_id=event_id)])
 
     def _write(self, payloads: Sequence[bytes]) -> bool:

@@ -26,17 +26,18 @@ _FALSE = frozenset({"false", "0", ""})
 EngineDependency = NamedDependency[SkipValidation[Engine]]
 
 
-def build_responses_route(endpoint: ASGIApp) -> ASGIRouteHandler:
+def build_responses_route(endpoint: ASGIApp, *, websockets: bool) -> ASGIRouteHandler:
     """Build the handler of `/v1/responses`, which a raw ASGI route gets with every method.
 
     Args:
         endpoint: serves POST.
+        websockets: whether GET may become a WebSocket.
     """
 
     @asgi(RESPONSES_PATH, copy_scope=False)
     async def serve_responses(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP and scope["method"] != "POST":
-            raise _refusal(scope["method"])
+            raise _refusal(scope["method"], websockets=websockets)
         await endpoint(scope, receive, send)
 
     return serve_responses
@@ -110,11 +111,13 @@ def _json(content: bytes) -> Response[bytes]:
     return Response(content, media_type=MediaType.JSON)
 
 
-def _refusal(method: str) -> HTTPException:
+def _refusal(method: str, *, websockets: bool) -> HTTPException:
     if method == "GET":
         return HTTPException(
             status_code=426,
-            detail="GET is for WebSockets, if [websocket] enabled allows them; to create a response over HTTP, POST.",
+            detail="GET is for WebSockets, and this is no upgrade to one; to create a response over HTTP, use POST."
+            if websockets
+            else "WebSockets are switched off ([websocket] enabled); to create a response, use POST.",
             headers={"Upgrade": "websocket", "Connection": "Upgrade"},
         )
     return MethodNotAllowedException(headers={"Allow": "POST, GET"})

@@ -22,6 +22,11 @@ class ClientSocket(Protocol):
         """Why the connection ended: the code of whichever Close came first, 1006 without one, None before."""
         ...
 
+    @property
+    def left_first(self) -> bool:
+        """Whether it was the client who ended the connection, by its Close or without one."""
+        ...
+
     async def read(self) -> str | bytes | None:
         """Return the next message, or None once the connection is closed or lost."""
         ...

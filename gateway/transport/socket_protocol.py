@@ -92,6 +92,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             return CloseCode.POLICY_VIOLATION
         return CloseCode.ABNORMAL_CLOSURE if self.disconnected else None
 
+    @property
+    def left_first(self) -> bool:
+        """Whether it was the client who ended the connection, by its Close or without one."""
+        if self.conn.close_sent is None:
+            return not self._stalled
+        return bool(self.conn.close_rcvd_then_sent)
+
     async def read(self) -> str | bytes | None:
         """Return the next message, or None once the connection is closed or lost."""
         if self._over and self.queue.empty():

@@ -7,13 +7,14 @@ from litestar.types import Receive, Send, WebSocketScope
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.service import Engine
-from gateway.protocol.errors import RateLimitExceeded, Unavailable
+from gateway.protocol.errors import RateLimitExceeded, RequestTooLarge, Unavailable
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.edge import STATE_PRINCIPAL
 from gateway.transport.lanes import LaneConnection
-from gateway.transport.socket import find_socket
+from gateway.transport.socket import ClientSocket, find_socket
 
 _LOST = 1006
+_TOO_BIG = 1009
 # Clients choose codes too, of which there are thousands.
 _NAMED_CODES = frozenset({*range(1000, 1004), *range(1005, 1016)})
 
@@ -77,8 +78,15 @@ class WebSocketEndpoint:
             self._owners[principal] -= 1
             if not self._owners[principal]:
                 del self._owners[principal]
-            code = socket.close_code or _LOST
-            self._metrics.websocket_closes_total.labels(code=code if code in _NAMED_CODES else "other").inc()
+            self._count_end(socket)
+
+    def _count_end(self, socket: ClientSocket) -> None:
+        code = socket.close_code or _LOST
+        named = code if code in _NAMED_CODES else "other"
+        self._metrics.websocket_closes_total.labels(code=named, by="client" if socket.left_first else "gateway").inc()
+        if code == _TOO_BIG and not socket.left_first:
+            # The socket itself has told the client.
+            self._metrics.websocket_errors_total.labels(code=RequestTooLarge.code).inc()
 
     def _check_room(self, principal: str) -> None:
         bounds = self._config.websocket

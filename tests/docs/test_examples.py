@@ -36,7 +36,7 @@ def lanes_of(output: str, kind: str) -> list[str]:
 
 
 def expect_forks(name: str, gateway: Gateway) -> None:
-    done = run(name, gateway.url)
+    done = run(name, gateway.url + "/v1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(lanes_of(done.stdout, "response.completed")) == ["-", "left", "right"]
     deltas = [lane for lane in lanes_of(done.stdout, "response.output_text.delta") if lane != "-"]
@@ -58,14 +58,14 @@ def test_the_javascript_example_shows_two_forks(gateway: Gateway) -> None:
 
 
 def test_a_failure_ends_the_python_example(gateway: Gateway) -> None:
-    done = run("websocket_forks.py", gateway.url, "sim-error-400")
+    done = run("websocket_forks.py", gateway.url + "/v1", "sim-error-400")
     assert done.returncode == 1
     assert "failed: {" in done.stderr
 
 
 @pytest.mark.full
 def test_a_failure_ends_the_javascript_example(gateway: Gateway) -> None:
-    done = run("websocket_forks.mjs", gateway.url, "sim-error-400")
+    done = run("websocket_forks.mjs", gateway.url + "/v1", "sim-error-400")
     assert done.returncode == 1
     assert '"type":"error"' in done.stderr
 

@@ -71,9 +71,32 @@ def test_generate_beside_a_nested_create_wins(outside, inside, taken):
     assert read(generate=outside, response={"generate": inside}).body["generate"] is taken
 
 
-@pytest.mark.parametrize("response", [None, "text", []])
-def test_a_response_that_is_no_object_is_a_field_like_others(response):
-    assert read(model="m", response=response).body == {"model": "m", "response": response, "stream": True}
+def test_a_response_that_is_null_is_none():
+    assert read(model="m", response=None).body == {"model": "m", "response": None, "stream": True}
+
+
+@pytest.mark.parametrize("response", ["text", [], 0, False])
+def test_a_response_that_is_no_object_is_refused(response):
+    with pytest.raises(FrameError) as refused:
+        read(model="m", response=response, stream_id="main", event_id="e1")
+    error = refused.value.error
+    assert (error.code, error.param, refused.value.stream_id, refused.value.event_id) == (
+        *("invalid_type", "response"),
+        *("main", "e1"),
+    )
+
+
+@pytest.mark.parametrize("name", ["model", "input", "previous_response_id", "store", "tools"])
+def test_a_parameter_beside_a_nested_create_is_not_lost(name):
+    with pytest.raises(FrameError) as refused:
+        read(response={"model": "m"}, **{name: "x"})
+    assert (refused.value.error.code, refused.value.error.param) == ("invalid_value", name)
+    assert f"'{name}'" in refused.value.error.message
+
+
+def test_what_says_nothing_may_stand_beside_a_nested_create():
+    frame = read(response={"model": "m"}, model=None, stream=True, client_metadata={"a": 1})
+    assert frame.body == {"model": "m", "stream": True}
 
 
 def test_bytes_are_read_as_text_is():
@@ -202,7 +225,8 @@ def test_binary_frames_are_refused_unread():
 
 
 def check(**fields):
-    return check_request(read(model="m", **fields).body, RequestPolicy(strict=True), on_websocket=True)
+    model = {} if "response" in fields else {"model": "m"}
+    return check_request(read(**model, **fields).body, RequestPolicy(strict=True), on_websocket=True)
 
 
 def test_what_routes_a_create_is_no_parameter_of_it():
@@ -221,8 +245,9 @@ def test_what_routes_a_create_is_no_parameter_of_it():
     ],
 )
 def test_what_is_wrong_with_a_create_is_told_when_it_is_checked(fields, param, code):
+    beside = {} if "response" in fields else {"input": "hi"}
     with pytest.raises(InvalidRequest) as refused:
-        check(input="hi", **fields)
+        check(**beside, **fields)
     assert (refused.value.status, refused.value.param, refused.value.code) == (400, param, code)
     assert f"'{param}'" in refused.value.message
 

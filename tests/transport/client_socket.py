@@ -51,12 +51,14 @@ class ScriptedSocket:
     Attributes:
         frames: what the client got, decoded.
         close_code: why it ended, None before.
+        left_first: whether it was the client who ended it.
         reason: of the Close.
     """
 
     def __init__(self):
         self.frames = []
         self.close_code = None
+        self.left_first = True
         self.reason = None
         self.write_paused = False
         self.closed = asyncio.Event()
@@ -78,7 +80,7 @@ class ScriptedSocket:
 
     async def close(self, code, reason=""):
         if self.close_code is None:
-            self.close_code, self.reason = code, reason
+            self.close_code, self.reason, self.left_first = code, reason, False
             self._messages.put_nowait(None)
         self.closed.set()
 

@@ -69,8 +69,8 @@ class Door:
         socket.leave(code)
         await asyncio.wait_for(self.calls[socket], LONG)
 
-    def closes(self, code):
-        return self.bench.sample("websocket_closes_total", code=str(code))
+    def closes(self, code, by="client"):
+        return self.bench.sample("websocket_closes_total", code=str(code), by=by)
 
 
 @asynccontextmanager
@@ -250,7 +250,7 @@ async def test_a_drain_closes_all_and_lets_nobody_in():
         gate.set()
         await asyncio.wait_for(place.calls[busy], LONG)
         assert (busy.close_code, busy.frames[-1]["type"]) == (1001, "response.completed")
-        assert place.closes(1001) == 2
+        assert place.closes(1001, by="gateway") == 2
 
 
 async def test_a_drain_reaches_a_connection_that_is_just_being_accepted():
