@@ -165,8 +165,14 @@ class Gateway:
         self.parts.sockets.begin_drain()
 
     async def drained(self, timeout: float) -> bool:
-        """Wait until no response is being made, for at most `timeout` seconds; tell whether that came true."""
-        return await self.parts.engine.drained(timeout)
+        """Wait until no response is being made and none waits for its client; tell whether that came true in time.
+
+        Args:
+            timeout: longest wait in seconds.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + timeout
+        return await self.parts.engine.drained(timeout) and await self.parts.sockets.drained(deadline - now())
 
     def cut_off(self) -> int:
         """End every running response as failed, which its caller is told; returns how many there were."""

@@ -201,6 +201,8 @@ class GatewayServer(_Server):
         try:
             if not await self._gateway.drained(seconds):
                 self._cut_off("[server] drain_seconds are over")
+                # What it tells the callers has to reach them before their connections are closed.
+                await self._gateway.drained(self._settings.close_grace_seconds)
         finally:
             self.exit(max(deadline, now() + self._settings.close_grace_seconds))
 

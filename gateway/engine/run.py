@@ -166,7 +166,7 @@ class Run:
 
     def _tell_progress(self) -> None:
         channel = self._expect_channel()
-        if not channel.opened or self._early is not None:
+        if not channel.opened or (self._early is not None and not self._early.done()):
             return
         try:
             self._outbox.add(self._turn.repeat_progress())
@@ -179,8 +179,10 @@ class Run:
     async def _settle_early(self) -> None:
         """Wait for what a timer has put into the channel, which is for one batch after the other."""
         if self._early is not None:
-            await self._early
-            self._early = None
+            # Not awaited itself: who is cancelled here must not take it along.
+            await asyncio.wait((self._early,))
+            early, self._early = self._early, None
+            early.result()
 
     async def _fail(self, channel: Channel, error: GatewayError) -> None:
         """Tell a failure, whatever state it left the turn in."""
@@ -259,10 +261,10 @@ class Run:
             complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
             if not complete:
                 if self._outbox:
-                    batch, channel = self._outbox.take(), self._channel
-                    assert channel is not None
                     if self._early is not None:
                         await self._settle_early()
+                    batch, channel = self._outbox.take(), self._channel
+                    assert channel is not None
                     if not channel.write(batch):
                         await channel.put(batch)
                 if not chunk:

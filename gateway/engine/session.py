@@ -25,9 +25,10 @@ class Checkpoint:
 
     Attributes:
         bytes: the JSON of the items.
+        dropped: it was deleted before it could be continued.
     """
 
-    __slots__ = ("bytes", "holders", "items", "response_id", "stored")
+    __slots__ = ("bytes", "dropped", "holders", "items", "response_id", "stored")
 
     def __init__(self, response_id: str, items: Sequence[StoredItem], *, stored: bool) -> None:
         self.response_id = response_id
@@ -36,6 +37,7 @@ class Checkpoint:
         self.bytes = sum([len(item.data) for item in self.items])
         # Lanes and creates that need it; it counts as long as there are any.
         self.holders = 0
+        self.dropped = False
 
 
 class Session:
@@ -47,10 +49,12 @@ class Session:
 
     Attributes:
         bytes: what it holds now.
+        committing: what has been made ready and is not published yet.
     """
 
     def __init__(self, bounds: WebSocketConfig, metrics: Metrics) -> None:
         self.bytes = 0
+        self.committing: set[Checkpoint] = set()
         self._bounds = bounds
         self._metrics = metrics
         self._latest: dict[str | None, Checkpoint] = {}
@@ -74,6 +78,8 @@ class Session:
         for lane, kept in list(self._latest.items()):
             if kept.response_id == response_id:
                 self.forget(lane)
+        for prepared in self.committing:
+            prepared.dropped |= prepared.response_id == response_id
 
     def find(self, response_id: object) -> Checkpoint | None:
         """Return the response if it is the latest of any lane."""
@@ -215,6 +221,8 @@ class Continuation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._prepared is not None:
+            self._session.committing.discard(self._prepared)
         for held in (self._parent, self._prepared):
             if held is not None:
                 self._session.release(held)
@@ -242,6 +250,7 @@ class Continuation:
         if breach is None:
             self._prepared = checkpoint
             self._session.hold(checkpoint)
+            self._session.committing.add(checkpoint)
             return
         self._session.count("too_large")
         if not checkpoint.stored:
@@ -250,6 +259,7 @@ class Continuation:
     def publish(self) -> None:
         """Let the lane go on from here; what is stored but too large to be remembered is read from the database."""
         self._published = True
-        self._session.advance(self._lane, self._prepared)
-        if self._prepared is not None:
+        kept = None if self._prepared is None or self._prepared.dropped else self._prepared
+        self._session.advance(self._lane, kept)
+        if kept is not None:
             self._session.count("kept")

@@ -32,6 +32,7 @@ CLOSE_GOING_AWAY = 1001
 
 _logger = logging.getLogger(LOGGER_ENGINE)
 _MAX_NAMED_TOOLS = 16
+_MESSAGES_AT_ONCE = 64
 # The one event whose form depends on the transport.
 _ERROR = b"error"
 
@@ -87,6 +88,9 @@ class LaneConnection:
         principal: owner of what is stored.
         headers: of the upgrade; those the operator listed go to the upstreams.
         default_model: the model of creates that name none.
+
+    Attributes:
+        told: set when the client has been told all there is to tell, and Close, or has gone.
     """
 
     def __init__(
@@ -131,6 +135,7 @@ class LaneConnection:
         self._last_words: Callable[[], GatewayError] | None = None
         self._cut = False
         self._closing: asyncio.Task[None] | None = None
+        self.told = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
         self._quiet_since = self._loop.time()
         self._met = False
@@ -147,8 +152,13 @@ class LaneConnection:
         self._after(self._bounds.lifetime_seconds, self._expire)
         self._wait_idle(self._bounds.handshake_timeout_seconds)
         try:
+            number = 0
             while (message := await self._socket.read()) is not None:
                 await self._take(message)
+                number += 1
+                if not number % _MESSAGES_AT_ONCE:
+                    # What has been held back is there at once, and others want their turn.
+                    await asyncio.sleep(0)
         finally:
             self._socket.watch(None)
             for timer in (*self._timers, self._idle_timer):
@@ -181,7 +191,7 @@ class LaneConnection:
         except FrameError as refusal:
             await self._tell(refusal.error, refusal.stream_id, refusal.event_id)
             return
-        if frame is None:
+        if frame is None or self._cut:
             return
         try:
             self._scheduler.admit(frame.stream_id, size, frame)
@@ -199,8 +209,14 @@ class LaneConnection:
 
     async def _run(self, ticket: Ticket[CreateFrame]) -> None:
         frame = ticket.payload
+        # It may have been started by the end of another, and so have begun with that one's id.
+        response_id_var.set(None)
         try:
             await self._make(frame)
+        except asyncio.CancelledError:
+            if self._left or not self._cut or self._last_words is None:
+                raise
+            await self._tell(self._last_words(), frame.stream_id, frame.event_id)
         except GatewayError as error:
             await self._tell(error, frame.stream_id, frame.event_id)
         except Exception as error:  # noqa: BLE001  # it fails this create alone
@@ -283,9 +299,15 @@ class LaneConnection:
         """The grace is over too: what still runs ends as failed."""
         self._cut = True
         assert self._last_words is not None
-        for response_id in self._tasks.values():
+        for task, response_id in self._tasks.items():
             if response_id is not None:
                 self._engine.cut_off_response(response_id, self._last_words())
+            else:
+                # It has not begun, and waits for its client or for what it refers to.
+                task.cancel()
+        # A client that reads, but hardly, cannot hold up the end for ever: then what waits for it is dropped.
+        self._after(self._bounds.send_deadline_seconds, self._queue.close)
+        self._end_if_idle()
 
     def _end_if_idle(self) -> None:
         if self._last_words is None or self._tasks or self._left:
@@ -329,6 +351,7 @@ class LaneConnection:
         if last_words is not None:
             await self._tell(last_words)
         await self._queue.drained()
+        self.told.set()
         await self._socket.close(code, reason)
 
     # ------------------------------------------------------------ inside

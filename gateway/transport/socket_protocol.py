@@ -146,6 +146,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._gone.set()
         self._tell_left()
 
+    def eof_received(self) -> None:
+        """Take it that the client has gone: half a WebSocket is none. The transport closes when its buffer is empty."""
+        self._tell_left()
+
     def pause_writing(self) -> None:
         """Hold back those who write until the client has read; not for ever."""
         super().pause_writing()
@@ -292,8 +296,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         except Exception as error:  # noqa: BLE001  # it ends here
             from_exception(error)
         finally:
-            self.send_500_response()
-            self._send_close(code)
+            if not self.transport.is_closing():
+                self.send_500_response()
+                self._send_close(code)
             self.scope["extensions"].pop(SOCKET_EXTENSION, None)
 
     async def send(self, message: ASGISendEvent) -> None:

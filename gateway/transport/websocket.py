@@ -1,5 +1,6 @@
 """`/v1/responses` as a WebSocket: who may connect, and what has to end when the gateway does."""
 
+import asyncio
 from collections import Counter
 from urllib.parse import parse_qs
 
@@ -46,6 +47,20 @@ class WebSocketEndpoint:
         for connection in list(self._connections):
             connection.begin_drain()
 
+    async def drained(self, timeout: float) -> bool:
+        """Wait until everything has been told on every connection, and Close; tell whether that came true in time.
+
+        Args:
+            timeout: longest wait in seconds.
+        """
+        telling = [asyncio.ensure_future(connection.told.wait()) for connection in self._connections]
+        if not telling:
+            return True
+        _, pending = await asyncio.wait(telling, timeout=max(0.0, timeout))
+        for wait in pending:
+            wait.cancel()
+        return not pending
+
     async def __call__(self, scope: WebSocketScope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket from its upgrade to its end.
 
@@ -70,15 +85,19 @@ class WebSocketEndpoint:
             default_model=_read_default_model(scope["query_string"]),
         )
         self._connections.add(connection)
+        accepted = False
         try:
             await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+            accepted = True
             await connection.serve()
         finally:
+            connection.told.set()
             self._connections.discard(connection)
             self._owners[principal] -= 1
             if not self._owners[principal]:
                 del self._owners[principal]
-            self._count_end(socket)
+            if accepted:
+                self._count_end(socket)
 
     def _count_end(self, socket: ClientSocket) -> None:
         code = socket.close_code or _LOST

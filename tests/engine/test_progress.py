@@ -102,3 +102,29 @@ async def test_progress_that_is_off_sets_no_timer():
     assert (progress.looks, progress._timer) == (False, None)
     progress.stop()
     assert told == []
+
+
+async def test_a_response_that_was_begun_early_is_in_progress_again_too():
+    accept = asyncio.Event()
+    bench = Bench(server={"commit_after_seconds": 0.01})
+    listener = await begin(bench, Prompt([b"".join(FRAMES)], accept=accept))
+    await asyncio.sleep(8 * SHORT)
+    accept.set()
+    told = await listener.take_all()
+    assert types(told).count("in_progress") >= 3
+    assert numbers(told) == list(range(len(told)))
+
+
+async def test_a_run_that_is_cut_off_while_its_client_must_catch_up_ends_as_failed():
+    bench, more = Bench(deadline=10 * SHORT), asyncio.Event()
+    listener = await begin(bench, Prompt([b"".join(FRAMES[:5]), more, FRAMES[5], asyncio.Event()]))
+    await settle()
+    listener.reads.clear()
+    # A sign of life waits for the client, and the next delta behind it.
+    await asyncio.sleep(3 * SHORT)
+    more.set()
+    await asyncio.sleep(12 * SHORT)
+    listener.reads.set()
+    told = await listener.take_all()
+    assert types(told)[-1] == "failed"
+    assert numbers(told) == list(range(len(told)))

@@ -281,3 +281,14 @@ def test_an_evicted_parent_counts_as_long_as_another_create_uses_it(memory):
         fork.prepare(checkpoint("resp_2", 20))
         fork.publish()
     assert memory.session.bytes == 20
+
+
+def test_what_is_deleted_while_it_is_committed_is_continued_nowhere(memory):
+    memory.remember("a", "resp_1", 30)
+    with memory.session.begin("a", "resp_1") as continuation:
+        continuation.find_parent("resp_1")
+        continuation.prepare(checkpoint("resp_2", 10, stored=True))
+        memory.session.drop("resp_2")
+        continuation.publish()
+    assert (memory.session.find("resp_2"), memory.session.latest("a"), memory.session.bytes) == (None, None, 0)
+    assert memory.session.committing == set()

@@ -139,6 +139,27 @@ def test_a_client_that_does_not_read_cannot_hold_up_the_end(
         assert silent.await_close().close_code == 1001
 
 
+@pytest.mark.checklist(20, 26)
+def test_a_drain_waits_for_a_client_that_still_reads(start_gateway: Callable[..., Gateway], upstream: Upstream) -> None:
+    gateway = start_gateway()
+    text = "0123456789" * 60_000
+    model = upstream.script("read during the stop", says(text, 64))
+    with WebSocket(gateway.port, receive_buffer=4096) as socket:
+        socket.create(model)
+        deadline = time.monotonic() + 20
+        while not gateway.rows(model):
+            assert time.monotonic() < deadline, "the response is not stored"
+            time.sleep(0.05)
+        gateway.signal(SIGTERM)
+        gateway.await_log("draining")
+        # More than the grace for last bytes.
+        time.sleep(3)
+        expect_sound(events := socket.events_until_terminal(timeout=30))
+        assert events[-1]["response"]["output"][0]["content"][0]["text"] == text
+        assert socket.await_close().close_code == 1001
+        assert await_end(gateway) == 0
+
+
 # ---------------------------------------------------------------- clients that do not read
 
 

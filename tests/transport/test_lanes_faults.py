@@ -48,3 +48,47 @@ async def test_a_client_that_has_not_taken_its_answer_is_not_idle():
         talk.socket.resume()
         await asyncio.sleep(0.2)
         assert (talk.socket.close_code, talk.load()) == (None, (1, 0))
+
+
+async def test_a_lifetime_ends_although_its_client_floods_and_takes_nothing():
+    bounds = {"lifetime_seconds": 0.05, "lifetime_grace_seconds": 0.05, "send_deadline_seconds": 0.1}
+    async with converse(delivery_max_batches=1, **bounds) as talk:
+        talk.create(held(), lane="a")
+        await talk.begun("a")
+        talk.socket.pause()
+        for _ in range(20):
+            talk.create(lane="a")
+        assert (await talk.closed())[0] == 1000
+
+
+async def test_others_have_their_turn_while_a_backlog_is_read():
+    turns = 0
+
+    def count():
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count)
+
+    async with converse() as talk:
+        count()
+        for _ in range(1000):
+            talk.socket.say({"type": "response.processed"})
+        talk.socket.say("{")
+        await until(lambda: talk.socket.frames)
+        assert turns > 1000 / 100
+
+
+async def test_a_create_that_is_started_by_the_end_of_another_does_not_log_under_its_id(caplog):
+    caplog.set_level("INFO")
+    async with converse() as talk:
+        talk.create(streamed(says("1")))
+        talk.create(tools=[{"type": "web_search"}], model="")
+        await until(lambda: talk.socket.frames and talk.socket.frames[-1]["type"] == "error")
+    (record,) = (record for record in caplog.records if record.getMessage() == "an error frame")
+    assert record.code == "missing_required_parameter"
+    assert seen_ids(record) is None
+
+
+def seen_ids(record):
+    """The id of the response a line is about, as the filter of the log noted it."""
+    return getattr(record, "response_id", None)

@@ -1,9 +1,10 @@
 """How a connection passes from HTTP to WebSockets, over real sockets."""
 
 import asyncio
+import gc
 
 import pytest
-from transport.socket_site import LONG, SHORT, TEXT, frame, socket_site, upgrade
+from transport.socket_site import LONG, SHORT, TEXT, close_frame, frame, socket_site, until, upgrade
 
 GET = b"GET /v1/responses?%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
 # More than fits between a server and a client that does not read.
@@ -81,3 +82,23 @@ async def test_the_limits_of_requests_end_with_them():
         await asyncio.sleep(2 * SHORT)
         assert socket.write([b"still here"])
         assert await client.frame() == (TEXT, b"still here")
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [close_frame(1000), frame(TEXT, b"x", masked=False), b"\xff\xff\xff\xff"],
+    ids=["Close", "unmasked", "garbage"],
+)
+async def test_what_ends_the_connection_behind_the_upgrade_is_no_fault_of_ours(behind):
+    faults = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    async with socket_site() as site:
+        client = await site.connect(upgrade() + behind)
+        await client.rest()
+        await site.empty()
+        site.app.leave.set()
+        await until(lambda: not site.state.tasks)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert faults == []
