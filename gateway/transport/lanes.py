@@ -139,7 +139,7 @@ class LaneConnection:
         self._timers: list[asyncio.TimerHandle] = []
         self._quiet_since = self._loop.time()
         self._met = False
-        self._abandoned = False
+        self._gone = False
         self._patience = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
 
@@ -273,14 +273,14 @@ class LaneConnection:
 
     @property
     def _left(self) -> bool:
-        return self._socket.close_code is not None
+        return self._gone or self._socket.close_code is not None
 
     def _leave(self) -> None:
         """The client is gone: nobody wants what runs, or waits for the client."""
-        self._queue.close()
-        if self._tasks and not self._abandoned:
-            self._abandoned = True
+        if self._tasks and not self._gone:
             self._metrics.client_disconnects_total.inc()
+        self._gone = True
+        self._queue.close()
         for task in self._tasks:
             task.cancel()
 

@@ -92,3 +92,16 @@ async def test_a_create_that_is_started_by_the_end_of_another_does_not_log_under
 def seen_ids(record):
     """The id of the response a line is about, as the filter of the log noted it."""
     return getattr(record, "response_id", None)
+
+
+async def test_nothing_starts_for_a_client_that_has_closed_its_half():
+    async with converse() as talk:
+        talk.create(held(), lane="a")
+        await talk.begun("a")
+        talk.create(lane="a")
+        # It is known to be gone before the connection ends.
+        talk.connection._leave()
+        await settle(50)
+        assert (len(talk.bench.upstream.calls), talk.connection._tasks) == (1, {})
+        talk.socket.leave()
+        await talk.task
