@@ -9,6 +9,7 @@ from gateway.protocol.carriage import Carriage, upstream_name
 from gateway.protocol.errors import InvalidRequest
 
 # What a header and a log line show of a caller's word.
+_MAX_NAMED = 16
 _NO_WORD = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -27,6 +28,11 @@ class Toolset(Struct, frozen=True, kw_only=True):
     choice: Any
     carriage: Carriage
     unsupported: tuple[str, ...]
+
+    def name_unsupported(self) -> str:
+        """Return the types that were left out, as one text; of very many only the first."""
+        return ", ".join(self.unsupported[:_MAX_NAMED])
+
     echo: list[dict[str, Any]]
 
 

@@ -10,7 +10,7 @@ from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Se
 from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
-from gateway.protocol.errors import GatewayError, RequestTooLarge, UpstreamError
+from gateway.protocol.errors import GatewayError, RequestTooLarge
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.connection import (
@@ -22,14 +22,12 @@ from gateway.transport.connection import (
 )
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
 from gateway.transport.sse import EventStream
-from gateway.transport.wire_errors import send_error
+from gateway.transport.wire_errors import name_code, send_error
 
 RawHeaders = list[tuple[bytes, bytes]]
 
 # How much of a body that is too large is read and thrown away, in limits, so that its sender gets to read the answer.
 _DISCARD_FACTOR = 4
-
-_MAX_NAMED_TOOLS = 16
 
 
 class ResponsesEndpoint:
@@ -59,9 +57,7 @@ class ResponsesEndpoint:
             scope["state"][STATE_CLIENT_LEFT] = True
             self._metrics.client_disconnects_total.inc()
         except GatewayError as error:
-            # A server's codes are its own words, of which there may be any number.
-            code = "upstream" if isinstance(error, UpstreamError) else error.code
-            self._metrics.response_errors_total.labels(code=code).inc()
+            self._metrics.response_errors_total.labels(code=name_code(error)).inc()
             # The rest of a body that was given up would be all that may come on its connection.
             await send_error(send, error, close=isinstance(error, RequestTimeout))
 
@@ -152,7 +148,7 @@ async def _body_chunks(receive: Receive) -> AsyncIterator[bytes]:
 
 
 def _extra_headers(plan: Plan) -> RawHeaders:
-    unsupported = plan.request.toolset.unsupported
-    if not unsupported:
+    toolset = plan.request.toolset
+    if not toolset.unsupported:
         return []
-    return [(b"x-gateway-unsupported-tools", ", ".join(unsupported[:_MAX_NAMED_TOOLS]).encode("ascii"))]
+    return [(b"x-gateway-unsupported-tools", toolset.name_unsupported().encode("ascii"))]

@@ -8,7 +8,7 @@ from gateway.config.schema import GatewayConfig, WebSocketConfig
 from gateway.engine.delivery import EncodedEvent
 from gateway.engine.plan import Caller
 from gateway.engine.service import Engine
-from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable, UpstreamError
+from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable
 from gateway.protocol.frames import (
     CreateFrame,
     FrameError,
@@ -25,13 +25,12 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.transport.outbound import OutboundQueue
 from gateway.transport.socket import ClientSocket
-from gateway.transport.wire_errors import from_exception
+from gateway.transport.wire_errors import from_exception, name_code
 
 CLOSE_DONE = 1000
 CLOSE_GOING_AWAY = 1001
 
 _logger = logging.getLogger(LOGGER_ENGINE)
-_MAX_NAMED_TOOLS = 16
 _MESSAGES_AT_ONCE = 64
 # The one event whose form depends on the transport.
 _ERROR = b"error"
@@ -252,14 +251,12 @@ class LaneConnection:
             if request.toolset.unsupported:
                 _logger.info(
                     "tools of a create were left out, because they cannot be run",
-                    extra={"tools": ", ".join(request.toolset.unsupported[:_MAX_NAMED_TOOLS])},
+                    extra={"tools": request.toolset.name_unsupported()},
                 )
             await engine.stream(plan, LaneChannel(self._queue, frame.stream_id))
 
     async def _tell(self, error: GatewayError, stream_id: str | None = None, event_id: str | None = None) -> None:
-        # A server's codes are its own words, of which there may be any number.
-        code = "upstream" if isinstance(error, UpstreamError) else error.code
-        self._metrics.websocket_errors_total.labels(code=code).inc()
+        self._metrics.websocket_errors_total.labels(code=name_code(error)).inc()
         _logger.info("an error frame", extra={"code": error.code, "status": error.status, "stream_id": stream_id})
         await self._queue.put([build_error_frame(error, stream_id=stream_id, event_id=event_id)])
 

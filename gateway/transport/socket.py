@@ -57,7 +57,6 @@ class ClientSocket(Protocol):
         ...
 
 
-def find_socket(scope: WebSocketScope) -> ClientSocket | None:
-    """Return the socket of a WebSocket where the server lends it."""
-    socket: ClientSocket | None = (scope.get("extensions") or {}).get(SOCKET_EXTENSION)  # type: ignore[assignment]
-    return socket
+def find_socket(scope: WebSocketScope) -> ClientSocket:
+    """Return the socket of a WebSocket, which the gateway's own server lends."""
+    return (scope.get("extensions") or {})[SOCKET_EXTENSION]  # type: ignore[return-value]

@@ -21,6 +21,7 @@ from gateway.protocol.errors import (
     MethodNotAllowed,
     NotFound,
     RequestTooLarge,
+    UpstreamError,
 )
 from gateway.telemetry.names import LOGGER_ERRORS
 from gateway.transport.hints import find_hint
@@ -49,6 +50,11 @@ def http_error(error: GatewayError) -> HttpError:
     ]
     headers += ((name.encode(), value.encode()) for name, value in error.hints.items())
     return HttpError(error.status, headers, body)
+
+
+def name_code(error: GatewayError) -> str:
+    """Return the code as metrics have it: a server's codes are its own words, of which there may be any number."""
+    return "upstream" if isinstance(error, UpstreamError) else error.code
 
 
 async def send_error(send: Send, error: GatewayError, *, close: bool = False, denial: bool = False) -> None:

@@ -22,8 +22,6 @@ from transport.socket_site import (
 )
 from uvicorn.protocols.utils import ClientDisconnected
 
-from gateway.transport.socket import find_socket
-
 # ---------------------------------------------------------------- the handshake
 
 
@@ -38,11 +36,6 @@ async def test_an_upgrade_is_accepted_without_extensions():
         scope = site.app.scopes[0]
         assert (scope["path"], scope["query_string"]) == ("/v1/responses", b"a=b")
         assert (b"x-a", b"b") in scope["headers"]
-
-
-async def test_a_scope_without_a_socket_has_none():
-    assert find_socket({"extensions": None}) is None
-    assert find_socket({}) is None
 
 
 @pytest.mark.parametrize(
