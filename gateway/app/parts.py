@@ -1,0 +1,117 @@
+"""What a running gateway consists of, and how it is built."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from litestar.types import ASGIApp
+from msgspec import Struct
+
+from gateway.app.errors import StartError
+from gateway.app.storage import build_store
+from gateway.app.upstreams import build_upstreams, reconfigure_upstreams
+from gateway.config.schema import GatewayConfig
+from gateway.engine.service import Engine
+from gateway.ports import Clock, Ids, Store, Upstream
+from gateway.protocol.ids import UuidIds
+from gateway.storage.faults import StorageNotReady
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing, TracingError
+from gateway.transport.health import Readiness
+from gateway.transport.http import ResponsesEndpoint
+from gateway.transport.websocket import WebSocketEndpoint
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """Everything a running gateway consists of.
+
+    Attributes:
+        config: the configuration the other parts were made from.
+        store: durable responses.
+        upstreams: inference servers by name.
+        engine: makes responses.
+        endpoint: serves `POST /v1/responses`.
+        sockets: serves WebSockets at the same path.
+        readiness: knows whether new requests can be served.
+        metrics: what is counted.
+        tracing: starts spans.
+        clock: tells the time.
+        ids: mints ids.
+        reconfigure: what takes another configuration, in this order.
+    """
+
+    config: GatewayConfig
+    store: Store
+    upstreams: Mapping[str, Upstream]
+    engine: Engine
+    endpoint: ASGIApp
+    sockets: WebSocketEndpoint
+    readiness: Readiness
+    metrics: Metrics
+    tracing: Tracing
+    clock: Clock
+    ids: Ids
+    reconfigure: Sequence[Callable[[GatewayConfig], None]] = ()
+
+
+def build_parts(
+    config: GatewayConfig,
+    *,
+    store: Store | None = None,
+    upstreams: Mapping[str, Upstream] | None = None,
+    engine: Engine | None = None,
+    endpoint: ASGIApp | None = None,
+    metrics: Metrics | None = None,
+    tracing: Tracing | None = None,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+) -> Parts:
+    """Build every part that is not given from the configuration.
+
+    Raises:
+        StartError: a part cannot be built as it is configured.
+    """
+    metrics = metrics or Metrics()
+    try:
+        store = store or build_store(config.storage, metrics)
+        tracing = tracing or Tracing.from_environment(os.environ)
+    except (StorageNotReady, TracingError) as error:
+        raise StartError(str(error)) from error
+    reconfigure: list[Callable[[GatewayConfig], None]] = []
+    if upstreams is None:
+        upstreams = servers = build_upstreams(config, metrics)
+        reconfigure.append(lambda changed: reconfigure_upstreams(servers, changed))
+    clock = clock or SystemClock()
+    ids = ids or UuidIds()
+    if engine is None:
+        engine = Engine(
+            config, store=store, upstreams=upstreams, metrics=metrics, tracing=tracing, clock=clock, ids=ids
+        )
+        # It builds before it takes, so it goes first: what fails changes nothing.
+        reconfigure.insert(0, engine.reconfigure)
+    if endpoint is None:
+        endpoint = served = ResponsesEndpoint(engine, config, metrics)
+        reconfigure.append(served.reconfigure)
+    sockets = WebSocketEndpoint(engine, config, metrics)
+    reconfigure.append(sockets.reconfigure)
+    return Parts(
+        config=config,
+        store=store,
+        upstreams=upstreams,
+        engine=engine,
+        endpoint=endpoint,
+        sockets=sockets,
+        readiness=Readiness(store, upstreams),
+        metrics=metrics,
+        tracing=tracing,
+        clock=clock,
+        ids=ids,
+        reconfigure=reconfigure,
+    )
