@@ -38,9 +38,11 @@ def find_functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def find_texts() -> Iterator[Path]:
-    """Every file that belongs to the project; captures hold what servers sent, whatever it was."""
+    """Every file that belongs to the project, git's own aside; captures hold what servers sent, whatever it was."""
     yield from (
-        path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith((".coverage", "responses"))
+        path
+        for path in ROOT.iterdir()
+        if path.is_file() and not path.name.startswith((".coverage", ".git", "responses"))
     )
     for tree in TREES:
         for path in sorted((ROOT / tree).rglob("*")):
