@@ -1,0 +1,111 @@
+"""The server of the public listener: it drains before it stops."""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gateway.app import Gateway, StartError
+from gateway.server.serving import LeavingServer
+from gateway.telemetry.names import LOGGER_SERVER
+
+_logger = logging.getLogger(LOGGER_SERVER)
+
+
+class GatewayServer(LeavingServer):
+    """A uvicorn server that drains before it stops.
+
+    The first signal makes the gateway unready and refuse new responses while the listener stays open and running
+    responses go on. When none is left, or `drain_seconds` have passed, what still runs ends as failed, the listener
+    closes, and clients get their grace to take the last bytes. A second signal goes there at once, a third one skips
+    the grace.
+
+    Args:
+        gateway: what is served, and drained.
+        announce: called once, when connections are accepted.
+
+    Attributes:
+        forced: a second signal has cut work off.
+    """
+
+    def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
+        upgrades = gateway.config.websocket.enabled
+        super().__init__(gateway.public, gateway, gateway.public.note_refusal, upgrades=upgrades)
+        gateway.parts.metrics.client_connections.set_function(lambda: len(self.server_state.connections))
+        self.forced = False
+        self._announce = announce
+        self._drain: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, then say so.
+
+        Raises:
+            StartError: another process, bound to the same address, began to listen first.
+        """
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            raise StartError(f"the address cannot be listened on ({error.strerror}).") from error
+        _settle_garbage_collection()
+        self._announce()
+
+    @contextmanager
+    def owned_signals(self, hangup: Callable[[], None]) -> Iterator[None]:
+        """Take SIGTERM, SIGINT and SIGHUP of the running loop, also a SIGHUP that was held back until now.
+
+        Args:
+            hangup: called at every SIGHUP.
+        """
+        loop = asyncio.get_running_loop()
+        for caught in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(caught, self.stop, caught.name)
+        loop.add_signal_handler(signal.SIGHUP, hangup)
+        held = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            for caught in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(caught)
+
+    def stop(self, reason: str) -> None:
+        """Begin the drain or, when it runs already, cut it short."""
+        if self._drain is None:
+            seconds = self.settings.drain_seconds
+            _logger.info("%s: draining for at most %g seconds", reason, seconds)
+            self._gateway.begin_drain()
+            self._drain = asyncio.get_running_loop().create_task(self._drain_then_exit(seconds))
+            return
+        self._drain.cancel()
+        grace = 0.0 if self.forced else self.settings.close_grace_seconds
+        self.forced = True
+        self._cut_off(f"{reason} again")
+        self.exit(asyncio.get_running_loop().time() + grace)
+
+    async def _drain_then_exit(self, seconds: float) -> None:
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
+        try:
+            if not await self._gateway.drained(seconds):
+                self._cut_off("[server] drain_seconds are over")
+                # What it tells the callers has to reach them before their connections are closed.
+                await self._gateway.drained(self.settings.close_grace_seconds)
+        finally:
+            self.exit(max(deadline, now() + self.settings.close_grace_seconds))
+
+    def _cut_off(self, reason: str) -> None:
+        _logger.warning("%s: cut off %d responses", reason, self._gateway.cut_off())
+
+
+def _settle_garbage_collection() -> None:
+    """Take what was built at start out of the collector's sight, and let it look less often.
+
+    A response leaves no reference cycles behind, so frequent passes over the live objects of other responses find
+    nothing; a full pass every few hundred thousand allocations bounds what a stray cycle can hold.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

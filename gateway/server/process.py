@@ -1,0 +1,114 @@
+"""One process that serves: from the bound sockets to the exit code."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+
+from gateway import __version__
+from gateway.app import Gateway, StartError, build_app
+from gateway.config import LoadedConfig
+from gateway.config.schema import GatewayConfig
+from gateway.reload import Reloader
+from gateway.server.draining import GatewayServer
+from gateway.server.listeners import Listeners, bind_listeners, show_bound
+from gateway.server.serving import LeavingServer
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+
+_WAIT_INTERVAL_SECONDS = 1.0
+
+
+def serve(
+    config: GatewayConfig,
+    *,
+    load: Callable[[], LoadedConfig],
+    announce: Callable[[str], None],
+    report: Callable[[str], None],
+    wait_upstream: float | None = None,
+    build: Callable[..., Gateway] = build_app,
+) -> int:
+    """Serve until a signal ends it; blocks.
+
+    Args:
+        config: the whole configuration.
+        load: reads the configuration again, for a reload; raises ConfigError when it cannot be used.
+        announce: gets one line with the addresses, once connections are accepted.
+        report: gets lines about waiting, and the reason when the start fails.
+        wait_upstream: seconds to wait for a healthy inference server first, or None not to wait.
+        build: builds the gateway, as `build_app` does.
+
+    Returns:
+        The exit code: 0 after an orderly end, 1 when the start failed or a second signal cut work off.
+    """
+    try:
+        gateway = build(config)
+        with closing(bind_listeners(config)) as listeners:
+            server = GatewayServer(gateway, lambda: announce(_describe(config, listeners)))
+            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+                runner.run(_run(server, Reloader(gateway, load), listeners, wait_upstream, report))
+    except StartError as error:
+        report(f"error: {error}")
+        return EXIT_FAILED
+    return EXIT_FAILED if server.forced else EXIT_DONE
+
+
+async def _run(
+    server: GatewayServer,
+    reloader: Reloader,
+    listeners: Listeners,
+    wait_upstream: float | None,
+    report: Callable[[str], None],
+) -> None:
+    gateway = reloader.gateway
+    with server.owned_signals(reloader.request):
+        async with gateway.lifespan(), reloader.running():
+            if wait_upstream is not None:
+                await _wait_for_upstream(server, gateway, wait_upstream, report)
+            if server.should_exit:
+                return
+            async with _admin_server(gateway, listeners.admin):
+                await server.serve(sockets=[listeners.public])
+
+
+@asynccontextmanager
+async def _admin_server(gateway: Gateway, listener: socket.socket | None) -> AsyncIterator[None]:
+    if listener is None:
+        yield
+        return
+    server = LeavingServer(gateway.admin, gateway)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.exit()
+        await serving
+
+
+async def _wait_for_upstream(
+    server: GatewayServer, gateway: Gateway, seconds: float, report: Callable[[str], None]
+) -> None:
+    deadline = time.monotonic() + seconds
+    shown = ""
+    while not server.should_exit:
+        health = [(name, await upstream.probe()) for name, upstream in gateway.parts.upstreams.items()]
+        if any(probed.healthy for _, probed in health):
+            return
+        detail = "; ".join(f"{name}: {probed.detail}" for name, probed in health)
+        if time.monotonic() >= deadline:
+            raise StartError(f"no inference server became healthy within {seconds:g} seconds ({detail})")
+        if detail != shown:
+            report(f"Waiting for the inference server ({detail})")
+            shown = detail
+        await asyncio.sleep(min(_WAIT_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+def _describe(config: GatewayConfig, listeners: Listeners) -> str:
+    upstreams = ", ".join(upstream.url for upstream in config.upstream_map().values())
+    line = f"Responses Gateway {__version__} on http://{show_bound(listeners.public)}"
+    details = [f"upstream {upstreams}", f"database {config.storage.url.redacted}"]
+    if listeners.admin is not None:
+        details.append(f"admin http://{show_bound(listeners.admin)}")
+    return f"{line} ({', '.join(details)})"
