@@ -16,6 +16,7 @@ from gateway.cli.version import describe_version
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "serve": "Serve the Responses API until SIGTERM or SIGINT.",
+        "health": "Ask a running gateway whether it is well.",
         "config": "Check, show and generate the configuration.",
         "db": "Create, upgrade and inspect the database.",
         "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",

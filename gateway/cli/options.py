@@ -10,6 +10,7 @@ import rich_click as click
 
 from gateway.cli.errors import print_error
 from gateway.config import ConfigError, Finding, LoadedConfig, load_config
+from gateway.config.addresses import parse_http_url
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -30,6 +31,18 @@ def config_options(command: _Command) -> _Command:
         type=click.Path(path_type=Path),
         help="TOML file to read; without it the one that GATEWAY_CONFIG names, if any.",
     )(command)
+
+
+def url_option(help: str) -> Callable[[_Command], _Command]:
+    """Add `--url`, the address of a running gateway; the command receives `url: str | None`, checked."""
+    return click.option("--url", metavar="URL", callback=_check_url, help=help)
+
+
+def _check_url(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    try:
+        return None if value is None else parse_http_url(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def load_or_exit(config: Path | None, overrides: Sequence[str]) -> LoadedConfig:
