@@ -18,8 +18,8 @@ from gateway.protocol.errors import NotFound
 from gateway.storage.faults import StorageNotReady
 from gateway.telemetry.names import LOGGER_SERVER
 from gateway.transport.admin import build_admin_app
-from gateway.transport.auth import HostPolicy
 from gateway.transport.edge import Edge
+from gateway.transport.hosts import HostPolicy
 from gateway.transport.routes import RESPONSES_PATH
 
 _logger = logging.getLogger(LOGGER_SERVER)
@@ -50,6 +50,7 @@ class Gateway:
         self.public = Edge(
             self._serve,
             policy=self._callers,
+            authenticator=parts.authenticator,
             metrics=parts.metrics,
             tracing=parts.tracing,
             clock=parts.clock,

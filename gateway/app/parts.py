@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from litestar.types import ASGIApp
 from msgspec import Struct
 
+from gateway.app.access import build_authenticator
 from gateway.app.errors import StartError
 from gateway.app.storage import build_store
 from gateway.app.upstreams import build_upstreams, reconfigure_upstreams
 from gateway.config.schema import GatewayConfig
 from gateway.engine.service import Engine
-from gateway.ports import Clock, Ids, Store, Upstream
+from gateway.ports import Authenticator, Clock, Ids, Store, Upstream
 from gateway.protocol.ids import UuidIds
 from gateway.storage.faults import StorageNotReady
 from gateway.telemetry.metrics import Metrics
@@ -34,6 +35,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 
     Attributes:
         config: the configuration the other parts were made from.
+        authenticator: tells who calls.
         store: durable responses.
         upstreams: inference servers by name.
         engine: makes responses.
@@ -48,6 +50,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     """
 
     config: GatewayConfig
+    authenticator: Authenticator
     store: Store
     upstreams: Mapping[str, Upstream]
     engine: Engine
@@ -103,6 +106,7 @@ def build_parts(
     reconfigure.append(sockets.reconfigure)
     return Parts(
         config=config,
+        authenticator=build_authenticator(config.auth),
         store=store,
         upstreams=upstreams,
         engine=engine,

@@ -7,9 +7,9 @@ from litestar.di import NamedDependency, Provide
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gateway.telemetry.metrics import Metrics
-from gateway.transport.auth import HostPolicy
 from gateway.transport.framework import LeanLitestar
 from gateway.transport.health import Readiness, livez, readyz
+from gateway.transport.hosts import HostPolicy
 from gateway.transport.wire_errors import respond_with_error
 
 

@@ -1,72 +1,24 @@
-"""Who may call: the posture of a gateway on loopback.
+"""Who calls."""
 
-A web page can reach a server on loopback through its visitor's browser: directly, or under a name of its own that
-it points to 127.0.0.1 (DNS rebinding). The Host and Origin headers give both away, and a page cannot forge them.
-"""
+from typing import Final
 
-from collections.abc import Iterable
+from gateway.ports import Identity
 
-from gateway.config.addresses import is_loopback
-from gateway.protocol.errors import Forbidden
-
-LOCAL_PRINCIPAL = "local"
-"""Owner of everything while callers are not told apart."""
-
-_LOOPBACK_NAMES = (b"localhost", b"127.0.0.1", b"::1")
+LOCAL: Final = Identity(principal="local")
+"""The owner of everything while callers are not told apart."""
 
 
-class HostPolicy:
-    """Decides by the Host and Origin headers whether a request may pass. On the hot path: set lookups, no parsing.
+class Unauthenticated:
+    """Takes everybody for one local owner: mode `none`."""
 
-    Args:
-        bound_host: address the listener is bound to.
-        allowed_hosts: further names accepted in Host, without a port.
-        allowed_origins: origins of web pages that may call.
-    """
+    def recall(self, credential: bytes | None) -> Identity:  # noqa: ARG002
+        """Return the local owner."""
+        return LOCAL
 
-    __slots__ = ("_bound_host", "_hosts", "_origins", "accepts_any_host")
+    async def authenticate(self, credential: bytes | None) -> Identity:  # noqa: ARG002
+        """Return the local owner."""
+        return LOCAL
 
-    def __init__(self, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
-        self._bound_host = bound_host
-        self.reconfigure(allowed_hosts, allowed_origins)
-
-    def reconfigure(self, allowed_hosts: Iterable[str], allowed_origins: Iterable[str]) -> None:
-        """Decide by other lists from now on."""
-        listed = {host.encode() for host in allowed_hosts}
-        self.accepts_any_host = not listed and not is_loopback(self._bound_host)
-        self._hosts = frozenset({*_LOOPBACK_NAMES, self._bound_host.encode(), *listed})
-        self._origins = frozenset(origin.encode() for origin in allowed_origins)
-
-    def check(self, host: bytes | None, origin: bytes | None) -> None:
-        """Let the request pass or refuse it.
-
-        Args:
-            host: the Host header, None without one.
-            origin: the Origin header, which browsers send, None without one.
-
-        Raises:
-            Forbidden: the request was made for another name, or by a page of another origin.
-        """
-        if not self.accepts_any_host and (host is None or _host_name(host) not in self._hosts):
-            raise Forbidden(
-                "The Host header names no host of this gateway; add the name to [server] allowed_hosts.",
-                code="host_not_allowed",
-            )
-        if origin is not None and not self._accepts_origin(origin.lower(), host):
-            raise Forbidden(
-                "Web pages of this origin may not call the gateway; add it to [server] allowed_origins.",
-                code="origin_not_allowed",
-            )
-
-    def _accepts_origin(self, origin: bytes, host: bytes | None) -> bool:
-        authority = origin.partition(b"://")[2]
-        if host is not None and authority == host.lower():
-            return True
-        return origin in self._origins or _host_name(authority) in _LOOPBACK_NAMES
-
-
-def _host_name(authority: bytes) -> bytes:
-    """Return the host of `host`, `host:port`, `[IPv6]` or `[IPv6]:port`, lower-cased, without brackets."""
-    if authority.startswith(b"["):
-        return authority[1:].partition(b"]")[0].lower()
-    return authority.partition(b":")[0].lower()
+    def holds(self, identity: Identity) -> bool:  # noqa: ARG002
+        """Tell that it does."""
+        return True

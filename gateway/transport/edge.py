@@ -9,21 +9,21 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send, WebSocketAcce
 from litestar.types.asgi_types import HeaderScope
 from uvicorn.protocols.utils import ClientDisconnected
 
-from gateway.ports import Clock, Ids
+from gateway.ports import Authenticator, Clock, Ids
 from gateway.protocol.errors import Unavailable
 from gateway.protocol.ids import prefix_of
 from gateway.telemetry import names
 from gateway.telemetry.logs import log_access, request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Span, Tracing
-from gateway.transport.auth import LOCAL_PRINCIPAL, HostPolicy
 from gateway.transport.connection import SURPLUS_EXTENSION
-from gateway.transport.health import LIVEZ_PATH
+from gateway.transport.hosts import HostPolicy
+from gateway.transport.paths import LIVEZ_PATH, OPEN_PATHS
 from gateway.transport.wire_errors import from_exception, send_error
 
 STATE_REQUEST_ID = "request_id"
-STATE_PRINCIPAL = "principal"
-"""Keys of `scope["state"]` that every handler finds set."""
+STATE_IDENTITY = "identity"
+"""Keys of `scope["state"]` that every handler finds set, the identity where callers are asked for it."""
 
 STATE_CLIENT_LEFT = "client_left"
 """Key of `scope["state"]` a handler sets when the client left before it had its whole answer."""
@@ -38,18 +38,21 @@ _ACCEPTED = 101
 class _Headers:
     """The few request headers this layer reads, found in one pass; the first Host counts, as it does in routing."""
 
-    __slots__ = ("host", "origin", "request_id", "trace")
+    __slots__ = ("credential", "host", "origin", "request_id", "trace")
 
     def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
         self.host: bytes | None = None
         self.origin: bytes | None = None
         self.request_id: bytes | None = None
+        self.credential: bytes | None = None
         self.trace: dict[str, str] = {}
         for name, value in raw:
             if name == b"host" and self.host is None:
                 self.host = value
             elif name == b"origin":
                 self.origin = value
+            elif name == b"authorization":
+                self.credential = value
             elif name == b"x-request-id":
                 self.request_id = value
             elif name in {b"traceparent", b"tracestate"}:
@@ -95,11 +98,12 @@ class Edge:
 
     A WebSocket is a GET, answered 101 when it is accepted and over when its connection is.
 
-    Handlers find the id and the principal in `scope["state"]`; log records carry the id by themselves.
+    Handlers find the id and the identity in `scope["state"]`; log records carry the id by themselves.
 
     Args:
         app: the app behind.
         policy: which Host and Origin headers pass.
+        authenticator: tells who calls.
         metrics: where requests are counted.
         tracing: starts the request's span.
         clock: measures.
@@ -111,6 +115,7 @@ class Edge:
         app: ASGIApp,
         *,
         policy: HostPolicy,
+        authenticator: Authenticator,
         metrics: Metrics,
         tracing: Tracing,
         clock: Clock,
@@ -118,6 +123,7 @@ class Edge:
     ) -> None:
         self._app = app
         self._policy = policy
+        self._authenticator = authenticator
         self._metrics = metrics
         self._tracing = tracing
         self._clock = clock
@@ -130,7 +136,6 @@ class Edge:
         request_id = self._request_id(headers.request_id)
         state = scope.setdefault("state", {})
         state[STATE_REQUEST_ID] = request_id
-        state[STATE_PRINCIPAL] = LOCAL_PRINCIPAL
         request_id_var.set(request_id)
         response_id_var.set(None)
         answer = _Answer(send, request_id.encode())
@@ -138,6 +143,11 @@ class Edge:
         with self._tracing.start_request(method, headers.trace) as span:
             try:
                 self._admit(scope, headers)
+                if scope["path"] not in OPEN_PATHS and method != "OPTIONS":
+                    identity = self._authenticator.recall(headers.credential)
+                    if identity is None:
+                        identity = await self._authenticator.authenticate(headers.credential)
+                    state[STATE_IDENTITY] = identity
                 await self._app(scope, receive, answer.send)
             except (CancelledError, ClientDisconnected):
                 # The server cancels what is left when it ends. The client is gone by then, so nobody has to be told.

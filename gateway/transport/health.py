@@ -10,8 +10,8 @@ from msgspec import Struct
 from gateway import __version__
 from gateway.ports import Store, Upstream
 from gateway.telemetry.names import SERVICE
+from gateway.transport.paths import HEALTH_PATH, LIVEZ_PATH, READYZ_PATH, VERSION_PATH
 
-LIVEZ_PATH = "/livez"
 _UNAVAILABLE_HEADERS = {"retry-after": "1"}
 
 
@@ -101,7 +101,7 @@ async def livez() -> Live:
     return Live()
 
 
-@get("/readyz")
+@get(READYZ_PATH)
 async def readyz(
     readiness: NamedDependency[Readiness], verbose: FromQuery[str | None] = None
 ) -> Response[Report | Verdict]:
@@ -113,7 +113,7 @@ async def readyz(
     return Response(_verdict(report), status_code=status, headers=headers)
 
 
-@get("/health")
+@get(HEALTH_PATH)
 async def health(readiness: NamedDependency[Readiness]) -> Response[Verdict | dict[str, str]]:
     """Answer as inference servers do: 200 with an empty object, or 503."""
     report = await readiness.check()
@@ -122,7 +122,7 @@ async def health(readiness: NamedDependency[Readiness]) -> Response[Verdict | di
     return Response(_verdict(report), status_code=503, headers=_UNAVAILABLE_HEADERS)
 
 
-@get("/version")
+@get(VERSION_PATH)
 async def version() -> Version:
     """Name the running version."""
     return Version(SERVICE, __version__)

@@ -20,7 +20,7 @@ from gateway.transport.connection import (
     RequestTimeout,
     find_connection,
 )
-from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_PRINCIPAL
+from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_IDENTITY
 from gateway.transport.sse import EventStream
 from gateway.transport.wire_errors import name_code, send_error
 
@@ -69,7 +69,7 @@ class ResponsesEndpoint:
             self._metrics.defer(self._metrics.request_body_bytes.observe, len(body))
             request, route = self._engine.read(body)
             caller = Caller(
-                principal=scope["state"][STATE_PRINCIPAL],
+                principal=scope["state"][STATE_IDENTITY].principal,
                 transport="sse" if request.stream else "json",
                 headers=route.pick_headers(scope["headers"]),
             )

@@ -12,8 +12,9 @@ from litestar.params import FromPath, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.engine.service import Engine
+from gateway.ports import Identity
 from gateway.protocol.errors import InvalidRequest
-from gateway.transport.edge import STATE_PRINCIPAL
+from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.health import health, livez, readyz, version
 from gateway.transport.paging import read_page
 
@@ -103,8 +104,8 @@ ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
 
 
 def _principal(request: Request[Any, Any, Any]) -> str:
-    principal: str = request.scope["state"][STATE_PRINCIPAL]
-    return principal
+    identity: Identity = request.scope["state"][STATE_IDENTITY]
+    return identity.principal
 
 
 def _json(content: bytes) -> Response[bytes]:

@@ -8,9 +8,10 @@ from litestar.types import Receive, Send, WebSocketScope
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.service import Engine
+from gateway.ports import Identity
 from gateway.protocol.errors import RateLimitExceeded, RequestTooLarge, Unavailable
 from gateway.telemetry.metrics import Metrics
-from gateway.transport.edge import STATE_PRINCIPAL
+from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.lanes import LaneConnection
 from gateway.transport.socket import ClientSocket, find_socket
 
@@ -69,7 +70,8 @@ class WebSocketEndpoint:
             RateLimitExceeded: the principal has too many open; nothing was accepted.
         """
         await receive()
-        principal: str = scope["state"][STATE_PRINCIPAL]
+        identity: Identity = scope["state"][STATE_IDENTITY]
+        principal = identity.principal
         self._check_room(principal)
         socket = find_socket(scope)
         self._owners[principal] += 1

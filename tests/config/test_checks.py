@@ -3,7 +3,7 @@
 import pytest
 import trustme
 
-from gateway.transport.auth import HostPolicy
+from gateway.transport.hosts import HostPolicy
 
 
 @pytest.mark.parametrize(

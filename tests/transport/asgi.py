@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gateway.transport.auth import LOCAL
 from gateway.transport.connection import CONNECTION_EXTENSION
 
 
@@ -53,7 +54,7 @@ class Conversation:
         self.scope: dict[str, Any] = {
             "type": "http",
             "headers": list(headers),
-            "state": {"principal": "local"},
+            "state": {"identity": LOCAL},
             "extensions": {CONNECTION_EXTENSION: self},
         }
         self.sent: list[dict[str, Any]] = []

@@ -3,8 +3,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.admin import build_admin_app
-from gateway.transport.auth import HostPolicy
 from gateway.transport.health import Readiness
+from gateway.transport.hosts import HostPolicy
 
 
 @pytest.fixture

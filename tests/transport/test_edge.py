@@ -9,14 +9,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from uvicorn.protocols.utils import ClientDisconnected
 
-from gateway.protocol.errors import Unavailable
+from gateway.ports import Identity
+from gateway.protocol.errors import Unauthorized, Unavailable
 from gateway.protocol.ids import UuidIds, is_minted
 from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
-from gateway.transport.auth import HostPolicy
+from gateway.transport.auth import LOCAL, Unauthenticated
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.edge import Edge
+from gateway.transport.hosts import HostPolicy
 
 
 class SteppingClock:
@@ -39,12 +41,13 @@ class Harness:
         self.spans = InMemorySpanExporter()
         self.scope = None
 
-    def wrap(self, handler=None):
+    def wrap(self, handler=None, authenticator=None):
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.spans))
         return Edge(
             handler or self.answer,
             policy=HostPolicy("127.0.0.1"),
+            authenticator=authenticator or Unauthenticated(),
             metrics=self.metrics,
             tracing=Tracing(provider),
             clock=SteppingClock(),
@@ -71,7 +74,7 @@ async def test_every_answer_has_a_request_id(harness, call):
     answer = await call(harness.wrap(), "GET", "/v1/things/1")
     assert is_minted(answer.headers["x-request-id"])
     assert answer.headers["x-own"] == "1"
-    assert harness.scope["state"] == {"request_id": answer.headers["x-request-id"], "principal": "local"}
+    assert harness.scope["state"] == {"request_id": answer.headers["x-request-id"], "identity": LOCAL}
 
 
 async def test_a_sane_request_id_of_the_caller_is_kept(harness, call):
@@ -257,7 +260,7 @@ async def test_an_accepted_websocket_is_a_get_answered_101_until_it_ends(harness
         await harness.wrap(accept)(upgrade.scope, None, upgrade.send)
     assert upgrade.kinds == ["accept"]
     assert upgrade.headers == {b"x-own": b"1", b"x-request-id": b"mine"}
-    assert upgrade.scope["state"] == {"request_id": "mine", "principal": "local"}
+    assert upgrade.scope["state"] == {"request_id": "mine", "identity": LOCAL}
     (line,) = caplog.records
     assert (line.method, line.path, line.status, line.ms) == ("GET", "/v1/things/7", 101, 250.0)
     route = "/v1/things/{thing_id}"
@@ -347,3 +350,51 @@ async def test_a_websocket_the_server_cuts_off_was_answered_all_the_same(harness
     serving.cancel()
     await serving
     assert harness.counted(route="/v1/things/{thing_id}", method="GET", status="101") == 1
+
+
+class Strict:
+    """An authenticator that remembers one credential and has to ask for another."""
+
+    def __init__(self):
+        self.asked = []
+
+    def recall(self, credential):
+        return Identity(principal="known") if credential == b"Bearer known" else None
+
+    async def authenticate(self, credential):
+        self.asked.append(credential)
+        if credential != b"Bearer new":
+            raise Unauthorized("No.")
+        return Identity(principal="new")
+
+    def holds(self, identity):
+        return True
+
+
+async def test_a_remembered_credential_is_not_asked_for(harness, call):
+    strict = Strict()
+    answer = await call(harness.wrap(authenticator=strict), "GET", "/", headers={"authorization": "Bearer known"})
+    assert (answer.status_code, harness.scope["state"]["identity"].principal, strict.asked) == (200, "known", [])
+
+
+async def test_an_unknown_credential_is_asked_for(harness, call):
+    strict = Strict()
+    answer = await call(harness.wrap(authenticator=strict), "GET", "/", headers={"authorization": "Bearer new"})
+    assert (answer.status_code, harness.scope["state"]["identity"].principal, strict.asked) == (
+        200,
+        "new",
+        [b"Bearer new"],
+    )
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer other"}])
+async def test_a_stranger_gets_no_further(harness, call, headers):
+    answer = await call(harness.wrap(authenticator=Strict()), "GET", "/", headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"], harness.scope) == (401, "invalid_api_key", None)
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/health", "/version", "/openapi.json", "/docs"])
+async def test_probes_and_the_description_need_no_credential(harness, call, path):
+    strict = Strict()
+    answer = await call(harness.wrap(authenticator=strict), "GET", path)
+    assert (answer.status_code, strict.asked) == (200, [])

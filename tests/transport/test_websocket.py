@@ -9,8 +9,10 @@ from harness.engine import says
 from msgspec import structs
 from transport.client_socket import ScriptedSocket, assert_at_rest, configure, expect_sound, held, until
 
+from gateway.ports import Identity
 from gateway.protocol.errors import RateLimitExceeded, Unavailable
-from gateway.transport.edge import STATE_PRINCIPAL
+from gateway.transport.auth import LOCAL
+from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.socket import SOCKET_EXTENSION
 from gateway.transport.websocket import WebSocketEndpoint
 
@@ -34,7 +36,7 @@ class Door:
             "type": "websocket",
             "headers": [],
             "query_string": query,
-            "state": {STATE_PRINCIPAL: principal},
+            "state": {STATE_IDENTITY: Identity(principal=principal)},
             "extensions": {SOCKET_EXTENSION: socket},
         }
         waiting = [{"type": "websocket.connect"}]
@@ -192,7 +194,7 @@ async def test_an_acceptance_that_fails_leaves_nothing():
             "type": "websocket",
             "headers": [],
             "query_string": b"",
-            "state": {STATE_PRINCIPAL: "local"},
+            "state": {STATE_IDENTITY: LOCAL},
             "extensions": {SOCKET_EXTENSION: ScriptedSocket()},
         }
         with pytest.raises(OSError, match="gone"):

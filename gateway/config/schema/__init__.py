@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from gateway.config.schema.auth import AuthConfig
 from gateway.config.schema.responses import EngineConfig, ResponsesConfig
 from gateway.config.schema.section import Section
 from gateway.config.schema.server import AdminConfig, ServerConfig
@@ -16,6 +17,7 @@ __all__ = [
     "DEFAULT_UPSTREAM",
     "AdminConfig",
     "AllowedField",
+    "AuthConfig",
     "EngineConfig",
     "GatewayConfig",
     "ResponsesConfig",
@@ -35,6 +37,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
 
     server: ServerConfig = field(default_factory=ServerConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
     upstream: UpstreamConfig | None = None
     upstreams: Mapping[str, UpstreamConfig] = {}
     websocket: WebSocketConfig = field(default_factory=WebSocketConfig)

@@ -13,10 +13,9 @@ from msgspec import Struct
 
 from gateway.transport.openapi.document import build_document
 from gateway.transport.openapi.page import POLICY, render_page
+from gateway.transport.paths import DOCUMENT_PATH, PAGE_PATH
 from gateway.transport.routes import ROUTES
 
-DOCUMENT_PATH: Final = "/openapi.json"
-PAGE_PATH: Final = "/docs"
 _DIGEST_BYTES = 16
 
 

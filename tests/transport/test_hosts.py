@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.errors import Forbidden
-from gateway.transport.auth import HostPolicy
+from gateway.transport.hosts import HostPolicy
 
 
 def refusal(policy, host=b"localhost", origin=None):

@@ -1,0 +1,13 @@
+"""Paths that answer whoever asks."""
+
+from typing import Final
+
+LIVEZ_PATH: Final = "/livez"
+READYZ_PATH: Final = "/readyz"
+HEALTH_PATH: Final = "/health"
+VERSION_PATH: Final = "/version"
+DOCUMENT_PATH: Final = "/openapi.json"
+PAGE_PATH: Final = "/docs"
+
+OPEN_PATHS: Final = frozenset({LIVEZ_PATH, READYZ_PATH, HEALTH_PATH, VERSION_PATH, DOCUMENT_PATH, PAGE_PATH})
+"""Probes have no key, and the description of the API holds nothing of anybody's."""
