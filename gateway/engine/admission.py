@@ -24,7 +24,7 @@ class Admission:
         self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
-        metrics.active_responses.set_function(lambda: self._active)
+        metrics.watch(metrics.active_responses, lambda: self._active)
 
     @property
     def active(self) -> int:

@@ -34,7 +34,8 @@ class GatewayServer(LeavingServer):
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
         upgrades = gateway.config.websocket.enabled
         super().__init__(gateway.public, gateway, gateway.public.note_refusal, upgrades=upgrades)
-        gateway.parts.metrics.client_connections.set_function(lambda: len(self.server_state.connections))
+        metrics = gateway.parts.metrics
+        metrics.watch(metrics.client_connections, lambda: len(self.server_state.connections))
         self.forced = False
         self._announce = announce
         self._drain: asyncio.Task[None] | None = None

@@ -48,7 +48,7 @@ class CachedStore:
         self._monotonic = monotonic
         self._cache = HistoryCache(max_bytes)
         self._filling: dict[Key, _Fill] = {}
-        metrics.history_cache_bytes.set_function(lambda: self._cache.bytes)
+        metrics.watch(metrics.history_cache_bytes, lambda: self._cache.bytes)
 
     async def start(self) -> None:
         """Start the other store."""

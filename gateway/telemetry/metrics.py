@@ -97,7 +97,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._deferred: deque[tuple[Callable[[float], None], float]] = deque()
-        self.registry.register(_BeforeAll(self._settle))
+        self._watched: dict[Gauge, Callable[[], float]] = {}
+        self.registry.register(_BeforeAll(self.refresh))
         ProcessCollector(registry=self.registry)
 
         self.requests_total = self._counter(names.REQUESTS)
@@ -107,7 +108,7 @@ class Metrics:
         self.responses_total = self._counter(names.RESPONSES)
         self.active_responses = self._gauge(names.ACTIVE_RESPONSES)
         self.client_connections = self._gauge(names.CLIENT_CONNECTIONS)
-        self._gauge(names.TASKS).set_function(_count_tasks)
+        self.watch(self._gauge(names.TASKS), _count_tasks)
         self.stream_events_total = self._counter(names.STREAM_EVENTS)
         self.ttft_seconds = self._histogram(names.TTFT_SECONDS)
 
@@ -127,8 +128,8 @@ class Metrics:
 
         self.coalescing_rests_total = self._counter(names.COALESCING_RESTS)
         self.delivery_load = DeliveryLoad()
-        self._gauge(names.DELIVERY_QUEUE_BATCHES).set_function(lambda: self.delivery_load.batches)
-        self._gauge(names.DELIVERY_QUEUE_BYTES).set_function(lambda: self.delivery_load.bytes)
+        self.watch(self._gauge(names.DELIVERY_QUEUE_BATCHES), lambda: self.delivery_load.batches)
+        self.watch(self._gauge(names.DELIVERY_QUEUE_BYTES), lambda: self.delivery_load.bytes)
         self.client_disconnects_total = self._counter(names.CLIENT_DISCONNECTS)
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)
@@ -144,11 +145,11 @@ class Metrics:
 
     def _declare_sockets(self) -> None:
         self.socket_load = SocketLoad()
-        self._gauge(names.WEBSOCKETS).set_function(lambda: self.socket_load.connections)
-        self._gauge(names.WEBSOCKET_RUNNING).set_function(lambda: self.socket_load.running)
-        self._gauge(names.WEBSOCKET_WAITING).set_function(lambda: self.socket_load.waiting)
-        self._gauge(names.WEBSOCKET_OUTSTANDING_BYTES).set_function(lambda: self.socket_load.outstanding_bytes)
-        self._gauge(names.WEBSOCKET_SESSION_BYTES).set_function(lambda: self.socket_load.session_bytes)
+        self.watch(self._gauge(names.WEBSOCKETS), lambda: self.socket_load.connections)
+        self.watch(self._gauge(names.WEBSOCKET_RUNNING), lambda: self.socket_load.running)
+        self.watch(self._gauge(names.WEBSOCKET_WAITING), lambda: self.socket_load.waiting)
+        self.watch(self._gauge(names.WEBSOCKET_OUTSTANDING_BYTES), lambda: self.socket_load.outstanding_bytes)
+        self.watch(self._gauge(names.WEBSOCKET_SESSION_BYTES), lambda: self.socket_load.session_bytes)
         self.websocket_message_bytes = self._histogram(names.WEBSOCKET_MESSAGE_BYTES)
         self.websocket_errors_total = self._counter(names.WEBSOCKET_ERRORS)
         self.websocket_closes_total = self._counter(names.WEBSOCKET_CLOSES)
@@ -157,8 +158,8 @@ class Metrics:
 
     def _declare_storage(self) -> None:
         self.storage_load = StorageLoad()
-        self._gauge(names.STORAGE_QUEUE_ENTRIES).set_function(lambda: self.storage_load.entries)
-        self._gauge(names.STORAGE_QUEUE_BYTES).set_function(lambda: self.storage_load.bytes)
+        self.watch(self._gauge(names.STORAGE_QUEUE_ENTRIES), lambda: self.storage_load.entries)
+        self.watch(self._gauge(names.STORAGE_QUEUE_BYTES), lambda: self.storage_load.bytes)
         self.storage_append_seconds = self._histogram(names.STORAGE_APPEND_SECONDS)
         self.storage_failures_total = self._counter(names.STORAGE_FAILURES)
         self.storage_reads_total = self._counter(names.STORAGE_READS)
@@ -188,8 +189,18 @@ class Metrics:
 
     def watch_calls(self, upstream: str, load: CallLoad) -> None:
         """Show the calls of an inference server under its name from now on."""
-        self._upstream_calls_running.labels(upstream=upstream).set_function(lambda: load.taken)
-        self._upstream_calls_waiting.labels(upstream=upstream).set_function(lambda: load.waiting)
+        self.watch(self._upstream_calls_running, lambda: load.taken, upstream)
+        self.watch(self._upstream_calls_waiting, lambda: load.waiting, upstream)
+
+    def watch(self, gauge: Gauge, read: Callable[[], float], *labels: str) -> None:
+        """Show what a function returns whenever the metrics are read; of several for one gauge, the last."""
+        self._watched[gauge.labels(*labels) if labels else gauge] = read
+
+    def refresh(self) -> None:
+        """Bring everything up to date that is not kept so at every moment; whoever reads the registry does."""
+        self._settle()
+        for gauge, read in self._watched.items():
+            gauge.set(read())
 
     def render(self) -> bytes:
         """Return the Prometheus text exposition of everything in the registry."""

@@ -95,7 +95,7 @@ class HttpUpstream:
             clock=clock,
             tell=self._log_breaker,
         )
-        metrics.upstream_breaker_state.labels(upstream=name).set_function(lambda: self._breaker.state)
+        metrics.watch(metrics.upstream_breaker_state, lambda: self._breaker.state, name)
         self._retry_budget = RetryBudget(settings.retry_share, clock)
         self._retries = metrics.upstream_connect_retries_total.labels(upstream=name)
         self._monitor = HealthMonitor(
