@@ -7,7 +7,7 @@ from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -222,7 +222,8 @@ class Metrics:
         return _remember_children(Counter(metric.name, metric.help, metric.labels, registry=self.registry))
 
     def _gauge(self, metric: Metric) -> Gauge:
-        return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+        mode: Any = f"live{metric.across}"
+        return Gauge(metric.name, metric.help, metric.labels, registry=self.registry, multiprocess_mode=mode)
 
     def _histogram(self, metric: Metric) -> Histogram:
         return _remember_children(

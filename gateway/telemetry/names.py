@@ -28,6 +28,7 @@ class Metric(Struct, frozen=True):
         help: one sentence for the exposition and the reference page.
         labels: label names, in order.
         buckets: upper bounds of a histogram, in the unit of its name.
+        across: what stands for several processes that show the same gauge.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Metric(Struct, frozen=True):
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    across: Literal["sum", "max", "min"] = "sum"
 
 
 # ---------------------------------------------------------------- metrics
@@ -125,6 +127,7 @@ UPSTREAM_BREAKER_STATE = Metric(
     "gauge",
     "Circuit breaker: 0 closed, 1 half-open (one call at a time is tried), 2 open (calls are refused).",
     ("upstream",),
+    across="max",
 )
 LIMIT_BREACHES = Metric(
     "gateway_limit_breaches_total", "counter", "Responses ended by a limit of `[responses]`, by its key.", ("resource",)
@@ -248,6 +251,7 @@ RETENTION_LAST_SWEEP = Metric(
     "gateway_retention_last_sweep_timestamp_seconds",
     "gauge",
     "Unix time at which the last sweep came to its end, 0 before the first.",
+    across="max",
 )
 RETENTION_FAILURES = Metric("gateway_retention_failures_total", "counter", "Sweeps that the database broke off.")
 CONFIG_RELOADS = Metric(
@@ -260,8 +264,11 @@ CONFIG_LAST_RELOAD = Metric(
     "gateway_config_last_reload_timestamp_seconds",
     "gauge",
     "Unix time at which the configuration was last read without a fault, the start included.",
+    across="min",
 )
-BUILD_INFO = Metric("gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"))
+BUILD_INFO = Metric(
+    "gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"), across="max"
+)
 
 # ---------------------------------------------------------------- spans
 

@@ -1,0 +1,71 @@
+"""Metrics of several processes, kept in files of one folder, so that one of them can show the sum."""
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, ProcessCollector, values
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric as PrometheusFamily
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+
+def share_metrics(folder: Path, number: int) -> None:
+    """Keep every metric that this process makes from now on in files of the folder.
+
+    Files bear the number and not the process id, so that a process that takes another one's place counts on where
+    that one stopped, and there are never more files than places.
+
+    Args:
+        folder: the same for all.
+        number: tells apart those that run at the same time.
+    """
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
+
+
+def forget_gauges(folder: Path, number: int) -> None:
+    """Drop what a process that has ended showed of its state; what it counted stays."""
+    mark_process_dead(number, str(folder))  # type: ignore[no-untyped-call]
+
+
+class SharedMetrics:
+    """Shows the metrics of all processes that share a folder.
+
+    Args:
+        folder: as given to `share_metrics`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def render(self, processes: Mapping[str, int]) -> bytes:
+        """Return the Prometheus text exposition; reads files, so it takes milliseconds.
+
+        Args:
+            processes: the process ids by the name each is shown under, with what the system knows of it.
+        """
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]
+        registry.register(_Processes(processes))
+        return generate_latest(registry)
+
+
+class _Processes:
+    """What `ProcessCollector` tells of one process, for several, told apart by a label."""
+
+    def __init__(self, processes: Mapping[str, int]) -> None:
+        self._processes = processes
+
+    def collect(self) -> Iterable[PrometheusFamily]:
+        """Return each family once, with the samples of every process that still runs."""
+        families: dict[str, PrometheusFamily] = {}
+        for name, pid in self._processes.items():
+            for family in ProcessCollector(pid=partial(str, pid), registry=None).collect():
+                shown = families.setdefault(
+                    family.name, PrometheusFamily(family.name, family.documentation, family.type)
+                )
+                for sample in family.samples:
+                    shown.add_sample(sample.name, {"worker": name}, sample.value)
+        return families.values()
