@@ -7,6 +7,7 @@ from functools import partial
 from anyio import CapacityLimiter, WouldBlock
 
 from gateway.protocol.errors import Unavailable
+from gateway.telemetry.loads import Level
 from gateway.telemetry.metrics import Metrics
 
 
@@ -15,21 +16,20 @@ class Admission:
 
     Args:
         max_active: most responses at once.
-        metrics: the gauge of running responses.
+        metrics: holds their number.
     """
 
     def __init__(self, max_active: int, metrics: Metrics) -> None:
         self._max_active = max_active
-        self._active = 0
+        self._active = metrics.active_responses
         self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
-        metrics.watch(metrics.active_responses, lambda: self._active)
 
     @property
     def active(self) -> int:
         """Responses being made now."""
-        return self._active
+        return self._active.now
 
     def resize(self, max_active: int) -> None:
         """Change the limit; responses above a lower one go on, and nothing new starts until they are fewer."""
@@ -56,18 +56,18 @@ class Admission:
         """
         if self._draining:
             raise Unavailable("The gateway is shutting down; send the request again.")
-        if self._active >= self._max_active:
+        if self._active.now >= self._max_active:
             raise Unavailable(
                 f"The gateway is at its limit of {self._max_active} concurrent requests "
                 "([server] max_concurrent_requests); send the request again later."
             )
-        self._active += 1
+        self._active.move(1)
         self._idle.clear()
         return _Place(self._leave)
 
     def _leave(self) -> None:
-        self._active -= 1
-        if not self._active:
+        self._active.move(-1)
+        if not self._active.now:
             self._idle.set()
 
 
@@ -93,6 +93,10 @@ class Seats:
         name: the upstream's name, for messages.
         limit: calls at once.
         wait_seconds: longest wait for a free seat.
+
+    Attributes:
+        running: seats held.
+        waiting: calls that wait for one.
     """
 
     def __init__(self, name: str, limit: int, wait_seconds: float) -> None:
@@ -100,16 +104,8 @@ class Seats:
         self._limit = limit
         self._wait_seconds = wait_seconds
         self._places = CapacityLimiter(limit)
-
-    @property
-    def taken(self) -> int:
-        """Seats held now."""
-        return self._places.borrowed_tokens
-
-    @property
-    def waiting(self) -> int:
-        """Calls that wait for one."""
-        return self._places.statistics().tasks_waiting
+        self.running = Level()
+        self.waiting = Level()
 
     def resize(self, limit: int, wait_seconds: float) -> None:
         """Change the bounds; calls above a lower limit go on, and who waits already waits as long as it was told."""
@@ -128,9 +124,15 @@ class Seats:
             self._places.acquire_on_behalf_of_nowait(call)
         except WouldBlock:
             await self._wait(call)
-        return _Place(partial(self._places.release_on_behalf_of, call))
+        self.running.move(1)
+        return _Place(partial(self._leave, call))
+
+    def _leave(self, call: object) -> None:
+        self.running.move(-1)
+        self._places.release_on_behalf_of(call)
 
     async def _wait(self, call: object) -> None:
+        self.waiting.move(1)
         # Not wait_for: before Python 3.12 it swallows a cancellation that arrives together with the seat.
         try:
             async with asyncio.timeout(self._wait_seconds):
@@ -140,3 +142,5 @@ class Seats:
                 f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "
                 "([upstream] max_concurrent); send the request again later."
             ) from None
+        finally:
+            self.waiting.move(-1)

@@ -161,7 +161,7 @@ class Session:
 
     def _add(self, size: int) -> None:
         self.bytes += size
-        self._metrics.socket_load.session_bytes += size
+        self._metrics.socket_load.session_bytes.move(size)
 
 
 class Sessions:

@@ -7,9 +7,11 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from gateway.app import Gateway, StartError
 from gateway.server.serving import LeavingServer
+from gateway.telemetry.loads import Level
 from gateway.telemetry.names import LOGGER_SERVER
 
 _logger = logging.getLogger(LOGGER_SERVER)
@@ -34,8 +36,7 @@ class GatewayServer(LeavingServer):
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
         upgrades = gateway.config.websocket.enabled
         super().__init__(gateway.public, gateway, gateway.public.note_refusal, upgrades=upgrades)
-        metrics = gateway.parts.metrics
-        metrics.watch(metrics.client_connections, lambda: len(self.server_state.connections))
+        self.server_state.connections = _Connections(gateway.parts.metrics.client_connections)
         self.forced = False
         self._announce = announce
         self._drain: asyncio.Task[None] | None = None
@@ -99,6 +100,26 @@ class GatewayServer(LeavingServer):
 
     def _cut_off(self, reason: str) -> None:
         _logger.warning("%s: cut off %d responses", reason, self._gateway.cut_off())
+
+
+class _Connections(set[Any]):
+    """The open connections, as uvicorn keeps them; their number is shown.
+
+    Args:
+        level: their number.
+    """
+
+    def __init__(self, level: Level) -> None:
+        super().__init__()
+        self._level = level
+
+    def add(self, connection: Any) -> None:
+        super().add(connection)
+        self._level.set(len(self))
+
+    def discard(self, connection: Any) -> None:
+        super().discard(connection)
+        self._level.set(len(self))
 
 
 def _settle_garbage_collection() -> None:

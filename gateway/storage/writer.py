@@ -12,7 +12,7 @@ from msgspec import Struct
 from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
 from gateway.storage.rows import count_item_bytes
-from gateway.telemetry.metrics import StorageLoad
+from gateway.telemetry.loads import StorageLoad
 
 Change: TypeAlias = StoredResponse | Deletion
 Outcome: TypeAlias = GatewayError | None
@@ -76,8 +76,8 @@ class Writer:
             if not self._gathered:
                 loop.call_soon(self._hand_over)
             self._gathered.append(_Entry(change, size, done))
-        self._load.entries += 1
-        self._load.bytes += size
+        self._load.entries.move(1)
+        self._load.bytes.move(size)
         await done
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Writer:
             raise StorageUnavailable("The store is closed.")
         if self._queue.qsize() + len(self._gathered) >= self._max_entries:
             raise StorageUnavailable(f"More than writer_max_entries ({self._max_entries}) responses wait to be stored.")
-        if self._load.bytes and self._load.bytes + size > self._max_bytes:
+        if self._load.bytes.now and self._load.bytes.now + size > self._max_bytes:
             raise StorageUnavailable(f"More than writer_max_bytes ({self._max_bytes}) wait to be stored.")
 
     def _hand_over(self) -> None:
@@ -130,9 +130,9 @@ class Writer:
             _log.debug("the event loop closed before its %d changes were stored", len(batch))
 
     def _settle(self, batch: Sequence[_Entry], outcomes: Sequence[Outcome]) -> None:
-        self._load.entries -= len(batch)
+        self._load.entries.move(-len(batch))
+        self._load.bytes.move(-sum(entry.size for entry in batch))
         for entry, outcome in zip(batch, outcomes, strict=True):
-            self._load.bytes -= entry.size
             if entry.done.done():
                 continue
             if outcome is None:

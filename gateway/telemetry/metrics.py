@@ -7,7 +7,7 @@ from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -16,75 +16,11 @@ from prometheus_client.metrics_core import Metric as PrometheusFamily
 
 from gateway import __version__
 from gateway.telemetry import names
+from gateway.telemetry.loads import CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad
 from gateway.telemetry.names import Metric
 
 _DEFERRED_TOGETHER = 512
 _Family = TypeVar("_Family", bound=MetricWrapperBase)
-
-
-class DeliveryLoad:
-    """What waits for clients over all responses; plain numbers, because they change with every batch.
-
-    Attributes:
-        batches: batches waiting.
-        bytes: their bytes.
-    """
-
-    __slots__ = ("batches", "bytes")
-
-    def __init__(self) -> None:
-        self.batches = 0
-        self.bytes = 0
-
-
-class SocketLoad:
-    """What the WebSockets of a process hold; plain numbers, changed on the event loop alone.
-
-    Attributes:
-        connections: sockets open.
-        running: creates that run.
-        waiting: creates that wait.
-        outstanding_bytes: frames of both.
-        session_bytes: histories in memory.
-    """
-
-    __slots__ = ("connections", "outstanding_bytes", "running", "session_bytes", "waiting")
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.running = 0
-        self.waiting = 0
-        self.outstanding_bytes = 0
-        self.session_bytes = 0
-
-
-class StorageLoad:
-    """What waits to be written to the database; changed on the event loop alone.
-
-    Attributes:
-        entries: responses and deletions that wait or are being committed.
-        bytes: their bytes.
-    """
-
-    __slots__ = ("bytes", "entries")
-
-    def __init__(self) -> None:
-        self.entries = 0
-        self.bytes = 0
-
-
-class CallLoad(Protocol):
-    """The calls of one inference server."""
-
-    @property
-    def taken(self) -> int:
-        """Calls that run."""
-        ...
-
-    @property
-    def waiting(self) -> int:
-        """Calls that wait for their turn."""
-        ...
 
 
 class Metrics:
@@ -106,16 +42,17 @@ class Metrics:
         self.request_body_bytes = self._histogram(names.REQUEST_BODY_BYTES)
         self.response_errors_total = self._counter(names.RESPONSE_ERRORS)
         self.responses_total = self._counter(names.RESPONSES)
-        self.active_responses = self._gauge(names.ACTIVE_RESPONSES)
-        self.client_connections = self._gauge(names.CLIENT_CONNECTIONS)
+        self.active_responses = self._level(names.ACTIVE_RESPONSES, names.ACTIVE_RESPONSES_HIGH, Level())
+        self.client_connections = self._level(names.CLIENT_CONNECTIONS, names.CLIENT_CONNECTIONS_HIGH, Level())
         self.watch(self._gauge(names.TASKS), _count_tasks)
         self.stream_events_total = self._counter(names.STREAM_EVENTS)
         self.ttft_seconds = self._histogram(names.TTFT_SECONDS)
 
         self.upstream_requests_total = self._counter(names.UPSTREAM_REQUESTS)
         self.upstream_ttfb_seconds = self._histogram(names.UPSTREAM_TTFB_SECONDS)
-        self._upstream_calls_running = self._gauge(names.UPSTREAM_CALLS_RUNNING)
-        self._upstream_calls_waiting = self._gauge(names.UPSTREAM_CALLS_WAITING)
+        self.calls: dict[str, CallLoad] = {}
+        self._calls_running = self._gauge(names.UPSTREAM_CALLS_RUNNING), self._gauge(names.UPSTREAM_CALLS_RUNNING_HIGH)
+        self._calls_waiting = self._gauge(names.UPSTREAM_CALLS_WAITING), self._gauge(names.UPSTREAM_CALLS_WAITING_HIGH)
 
         self.upstream_connect_retries_total = self._counter(names.UPSTREAM_CONNECT_RETRIES)
         self.upstream_breaker_state = self._gauge(names.UPSTREAM_BREAKER_STATE)
@@ -127,9 +64,9 @@ class Metrics:
         self.upstream_json_bytes = self._histogram(names.UPSTREAM_JSON_BYTES)
 
         self.coalescing_rests_total = self._counter(names.COALESCING_RESTS)
-        self.delivery_load = DeliveryLoad()
-        self.watch(self._gauge(names.DELIVERY_QUEUE_BATCHES), lambda: self.delivery_load.batches)
-        self.watch(self._gauge(names.DELIVERY_QUEUE_BYTES), lambda: self.delivery_load.bytes)
+        self.delivery_load = load = DeliveryLoad()
+        self._level(names.DELIVERY_QUEUE_BATCHES, names.DELIVERY_QUEUE_BATCHES_HIGH, load.batches)
+        self._level(names.DELIVERY_QUEUE_BYTES, names.DELIVERY_QUEUE_BYTES_HIGH, load.bytes)
         self.client_disconnects_total = self._counter(names.CLIENT_DISCONNECTS)
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)
@@ -144,12 +81,12 @@ class Metrics:
         build_info.labels(version=__version__, python=platform.python_version()).set(1)
 
     def _declare_sockets(self) -> None:
-        self.socket_load = SocketLoad()
-        self.watch(self._gauge(names.WEBSOCKETS), lambda: self.socket_load.connections)
-        self.watch(self._gauge(names.WEBSOCKET_RUNNING), lambda: self.socket_load.running)
-        self.watch(self._gauge(names.WEBSOCKET_WAITING), lambda: self.socket_load.waiting)
-        self.watch(self._gauge(names.WEBSOCKET_OUTSTANDING_BYTES), lambda: self.socket_load.outstanding_bytes)
-        self.watch(self._gauge(names.WEBSOCKET_SESSION_BYTES), lambda: self.socket_load.session_bytes)
+        self.socket_load = load = SocketLoad()
+        self._level(names.WEBSOCKETS, names.WEBSOCKETS_HIGH, load.connections)
+        self._level(names.WEBSOCKET_RUNNING, names.WEBSOCKET_RUNNING_HIGH, load.running)
+        self._level(names.WEBSOCKET_WAITING, names.WEBSOCKET_WAITING_HIGH, load.waiting)
+        self._level(names.WEBSOCKET_OUTSTANDING_BYTES, names.WEBSOCKET_OUTSTANDING_BYTES_HIGH, load.outstanding_bytes)
+        self._level(names.WEBSOCKET_SESSION_BYTES, names.WEBSOCKET_SESSION_BYTES_HIGH, load.session_bytes)
         self.websocket_message_bytes = self._histogram(names.WEBSOCKET_MESSAGE_BYTES)
         self.websocket_errors_total = self._counter(names.WEBSOCKET_ERRORS)
         self.websocket_closes_total = self._counter(names.WEBSOCKET_CLOSES)
@@ -157,9 +94,9 @@ class Metrics:
         self.session_lookups_total = self._counter(names.WEBSOCKET_LOOKUPS)
 
     def _declare_storage(self) -> None:
-        self.storage_load = StorageLoad()
-        self.watch(self._gauge(names.STORAGE_QUEUE_ENTRIES), lambda: self.storage_load.entries)
-        self.watch(self._gauge(names.STORAGE_QUEUE_BYTES), lambda: self.storage_load.bytes)
+        self.storage_load = load = StorageLoad()
+        self._level(names.STORAGE_QUEUE_ENTRIES, names.STORAGE_QUEUE_ENTRIES_HIGH, load.entries)
+        self._level(names.STORAGE_QUEUE_BYTES, names.STORAGE_QUEUE_BYTES_HIGH, load.bytes)
         self.storage_append_seconds = self._histogram(names.STORAGE_APPEND_SECONDS)
         self.storage_failures_total = self._counter(names.STORAGE_FAILURES)
         self.storage_reads_total = self._counter(names.STORAGE_READS)
@@ -189,8 +126,9 @@ class Metrics:
 
     def watch_calls(self, upstream: str, load: CallLoad) -> None:
         """Show the calls of an inference server under its name from now on."""
-        self.watch(self._upstream_calls_running, lambda: load.taken, upstream)
-        self.watch(self._upstream_calls_waiting, lambda: load.waiting, upstream)
+        self.calls[upstream] = load
+        self._show(load.running, *self._calls_running, upstream)
+        self._show(load.waiting, *self._calls_waiting, upstream)
 
     def watch(self, gauge: Gauge, read: Callable[[], float], *labels: str) -> None:
         """Show what a function returns whenever the metrics are read; of several for one gauge, the last."""
@@ -225,6 +163,15 @@ class Metrics:
         mode: Any = f"live{metric.across}"
         return Gauge(metric.name, metric.help, metric.labels, registry=self.registry, multiprocess_mode=mode)
 
+    def _level(self, now: Metric, high: Metric, level: Level) -> Level:
+        """Show a number, and the most it has been; returns the number."""
+        self._show(level, self._gauge(now), self._gauge(high))
+        return level
+
+    def _show(self, level: Level, now: Gauge, high: Gauge, *labels: str) -> None:
+        self.watch(now, lambda: level.now, *labels)
+        self.watch(high, lambda: level.high, *labels)
+
     def _histogram(self, metric: Metric) -> Histogram:
         return _remember_children(
             _Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
@@ -232,10 +179,24 @@ class Metrics:
 
 
 class _Histogram(Histogram):
-    """A histogram that takes many values at once: one by one, each costs a walk along the buckets and two locks."""
+    """A histogram that knows its largest value, and takes many at once.
+
+    One by one, each costs a walk along the buckets and two locks.
+
+    Attributes:
+        largest: the largest value observed, 0 before the first.
+    """
+
+    largest: float = 0.0
+
+    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
+        """Observe one value."""
+        self.largest = max(self.largest, amount)
+        super().observe(amount, exemplar)
 
     def observe_all(self, amounts: Sequence[float]) -> None:
-        """Observe the values, in any order."""
+        """Observe the values, in any order, at least one."""
+        self.largest = max(self.largest, *amounts)
         self._sum.inc(sum(amounts))
         for bucket, count in Counts(bisect_left(self._upper_bounds, amount) for amount in amounts).items():
             self._buckets[bucket].inc(count)

@@ -146,7 +146,7 @@ class LaneConnection:
 
     async def serve(self) -> None:
         """Read messages until the connection ends; nothing of it runs on after that."""
-        self._metrics.socket_load.connections += 1
+        self._metrics.socket_load.connections.move(1)
         self._socket.watch(self._leave, self._queue.resume)
         self._after(self._bounds.lifetime_seconds, self._expire)
         self._wait_idle(self._bounds.handshake_timeout_seconds)
@@ -167,7 +167,7 @@ class LaneConnection:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._count((0, 0, 0))
             self._session.close()
-            self._metrics.socket_load.connections -= 1
+            self._metrics.socket_load.connections.move(-1)
             if self._closing is not None:
                 await self._closing
 
@@ -364,9 +364,9 @@ class LaneConnection:
         """Bring the numbers of the process up to date with those of this connection."""
         load = self._metrics.socket_load
         before, self._counted = self._counted, numbers
-        load.running += numbers[0] - before[0]
-        load.waiting += numbers[1] - before[1]
-        load.outstanding_bytes += numbers[2] - before[2]
+        load.running.move(numbers[0] - before[0])
+        load.waiting.move(numbers[1] - before[1])
+        load.outstanding_bytes.move(numbers[2] - before[2])
 
 
 def _measure(payloads: Sequence[bytes]) -> int:

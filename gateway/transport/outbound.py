@@ -121,8 +121,8 @@ class OutboundQueue(Generic[Batch]):
 
     def _note(self, batches: int, size: int) -> None:
         self._bytes += size
-        self._load.batches += batches
-        self._load.bytes += size
+        self._load.batches.move(batches)
+        self._load.bytes.move(size)
 
     async def _wait(self, line_up: Callable[[asyncio.Future[None]], None]) -> None:
         waiter = asyncio.get_running_loop().create_future()

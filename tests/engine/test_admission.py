@@ -79,7 +79,7 @@ async def test_a_seat_is_waited_for_no_longer_than_configured(wait_seconds):
     with await seats.take():
         with pytest.raises(Unavailable, match=r"'gpu' is at its limit of 1 .*max_concurrent"):
             await seats.take()
-        assert (seats.taken, seats.waiting) == (1, 0)
+        assert (seats.running.now, seats.waiting.now) == (1, 0)
     with await seats.take():
         pass
 
@@ -96,11 +96,11 @@ async def test_those_who_wait_get_seats_in_order():
     tasks = [asyncio.create_task(sit(seats, leave, taken), name=str(number)) for number in range(3)]
     await settle()
     assert taken == ["0"]
-    assert (seats.taken, seats.waiting) == (1, 2)
+    assert (seats.running.now, seats.waiting.now) == (1, 2)
     leave.set()
     await asyncio.gather(*tasks)
     assert taken == ["0", "1", "2"]
-    assert (seats.taken, seats.waiting) == (0, 0)
+    assert (seats.running.now, seats.waiting.now) == (0, 0)
 
 
 async def test_an_error_frees_the_seat():
@@ -124,7 +124,7 @@ async def test_a_cancellation_frees_the_seat_whenever_it_comes(turns):
     await asyncio.wait([waiter], timeout=1)
     assert waiter.cancelled(), "the cancellation was lost"
     await holder
-    assert (seats.taken, seats.waiting) == (0, 0)
+    assert (seats.running.now, seats.waiting.now) == (0, 0)
     with await seats.take():
         pass
 
@@ -154,7 +154,7 @@ async def test_more_seats_are_given_at_once_to_those_who_wait():
     await settle()
     seats.resize(3, LONG)
     await settle()
-    assert (taken, seats.taken, seats.waiting) == (["0", "1", "2"], 3, 1)
+    assert (taken, seats.running.now, seats.waiting.now) == (["0", "1", "2"], 3, 1)
     leave.set()
     await asyncio.gather(*tasks)
 
@@ -166,10 +166,10 @@ async def test_fewer_seats_hold_across_the_change():
     await settle()
     seats.resize(1, LONG)
     for number, seated in enumerate((3, 2, 1)):
-        assert (seats.taken, seats.waiting) == (seated, 1)
+        assert (seats.running.now, seats.waiting.now) == (seated, 1)
         leave[number].set()
         await settle()
-    assert (taken[-1], seats.taken, seats.waiting) == ("3", 1, 0)
+    assert (taken[-1], seats.running.now, seats.waiting.now) == ("3", 1, 0)
     leave[3].set()
     await asyncio.gather(*tasks)
 
@@ -211,10 +211,10 @@ class Seating(RuleBasedStateMachine):
             leave, taken = asyncio.Event(), []
             self.calls.append((asyncio.create_task(sit(self.seats, leave, taken)), leave, taken))
 
-        free = self.seats.taken < self.limit
-        before = self.seats.taken
+        free = self.seats.running.now < self.limit
+        before = self.seats.running.now
         self.run(begin)
-        assert self.seats.taken == before + free
+        assert self.seats.running.now == before + free
 
     @precondition(lambda self: self.calls)
     @rule(data=st.data(), cancelled=st.booleans())
@@ -224,15 +224,15 @@ class Seating(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 5))
     def resize(self, limit):
-        before, self.limit = self.seats.taken, limit
+        before, self.limit = self.seats.running.now, limit
         self.run(lambda: self.seats.resize(limit, LONG))
-        assert self.seats.taken <= max(before, limit)
+        assert self.seats.running.now <= max(before, limit)
 
     @invariant()
     def nobody_waits_beside_a_free_seat(self):
         seated = sum(bool(taken) for _, _, taken in self.calls)
-        assert (self.seats.taken, self.seats.waiting) == (seated, len(self.calls) - seated)
-        assert not self.seats.waiting or self.seats.taken >= self.limit
+        assert (self.seats.running.now, self.seats.waiting.now) == (seated, len(self.calls) - seated)
+        assert not self.seats.waiting.now or self.seats.running.now >= self.limit
 
     def teardown(self):
         for _, leave, _ in self.calls:

@@ -75,9 +75,9 @@ def test_the_gauge_is_the_sum_over_connections():
         with session.begin(None, None) as continuation:
             continuation.prepare(checkpoint("resp_1", 40))
             continuation.publish()
-    assert metrics.socket_load.session_bytes == 80
+    assert metrics.socket_load.session_bytes.now == 80
     sessions[0].close()
-    assert (metrics.socket_load.session_bytes, sessions[1].bytes) == (40, 40)
+    assert (metrics.socket_load.session_bytes.now, sessions[1].bytes) == (40, 40)
 
 
 # ---------------------------------------------------------------- what is in use

@@ -89,7 +89,7 @@ class Sessions(RuleBasedStateMachine):
         for continuation, _, _ in self.running.values():
             leave(continuation, asyncio.CancelledError)
         assert self.session.bytes == 0
-        assert self.memory.metrics.socket_load.session_bytes == 0
+        assert self.memory.metrics.socket_load.session_bytes.now == 0
 
 
 TestAnySequence = Sessions.TestCase

@@ -5,7 +5,7 @@ import pytest
 
 from gateway.protocol.errors import InternalError, StorageUnavailable
 from gateway.storage.writer import Writer
-from gateway.telemetry.metrics import StorageLoad
+from gateway.telemetry.loads import StorageLoad
 from tests.storage.samples import make_item, make_response
 
 BOUNDS = {"max_entries": 100, "max_bytes": 10_000, "batch_entries": 100}
@@ -71,14 +71,15 @@ async def test_all_that_waits_is_committed_together_and_in_order(make_writer, co
     held = await write_held(writer, commit, first)
     tasks = await queue_all(writer, rest)
     assert not held.done()
-    assert (load.entries, load.bytes > 0) == (11, True)
+    assert (load.entries.now, load.bytes.now > 0) == (11, True)
     commit.released.release()
     await held
     assert not any(task.done() for task in tasks)
     commit.released.release()
     await asyncio.gather(*tasks)
     assert commit.batches == [[first.id], [response.id for response in rest]]
-    assert (load.entries, load.bytes) == (0, 0)
+    assert (load.entries.now, load.bytes.now) == (0, 0)
+    assert load.entries.high == 11
 
 
 async def test_a_batch_is_bounded(make_writer, commit):

@@ -84,3 +84,17 @@ def test_what_is_bumped_together_counts_as_if_bumped_one_by_one(bumps):
             read = [metrics.registry.get_sample_value(sample, labels) for metrics in (together, single)]
             assert read[0] == pytest.approx(read[1])
             assert read[0] is not None
+
+
+def test_a_histogram_knows_its_largest_value():
+    metrics = Metrics()
+    assert metrics.request_body_bytes.largest == 0
+    metrics.defer(metrics.request_body_bytes.observe, 7)
+    metrics.defer(metrics.request_body_bytes.observe, 3)
+    metrics.render()
+    assert metrics.request_body_bytes.largest == 7
+    metrics.request_body_bytes.observe(9)
+    metrics.request_seconds.labels("a").observe(2)
+    metrics.request_seconds.labels("b").observe(1)
+    assert metrics.request_body_bytes.largest == 9
+    assert [metrics.request_seconds.labels(route).largest for route in "ab"] == [2, 1]

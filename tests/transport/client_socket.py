@@ -177,7 +177,8 @@ class Conversation:
 
     def load(self):
         """Creates that run and wait."""
-        return self.bench.metrics.socket_load.running, self.bench.metrics.socket_load.waiting
+        load = self.bench.metrics.socket_load
+        return load.running.now, load.waiting.now
 
 
 async def until(condition):
@@ -199,9 +200,9 @@ def configure(bench, **websocket):
 def assert_at_rest(bench):
     """Nothing of any connection is left: no task, no timer, no number."""
     load = bench.metrics.socket_load
-    numbers = (load.connections, load.running, load.waiting, load.outstanding_bytes, load.session_bytes)
-    assert numbers == (0, 0, 0, 0, 0)
-    assert (bench.metrics.delivery_load.batches, bench.metrics.delivery_load.bytes) == (0, 0)
+    levels = (load.connections, load.running, load.waiting, load.outstanding_bytes, load.session_bytes)
+    assert [level.now for level in levels] == [0, 0, 0, 0, 0]
+    assert (bench.metrics.delivery_load.batches.now, bench.metrics.delivery_load.bytes.now) == (0, 0)
     assert (bench.engine.active, bench.engine._runs) == (0, {})
     assert timers() == []
 

@@ -1,0 +1,93 @@
+"""What a process holds at the moment, and the most it has held."""
+
+from typing import Protocol
+
+
+class Level:
+    """A number that goes up and down; changed on the event loop alone.
+
+    Attributes:
+        now: what it is.
+        high: the most it has been.
+    """
+
+    __slots__ = ("high", "now")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.high = 0
+
+    def move(self, by: int) -> None:
+        """Add to the number."""
+        self.set(self.now + by)
+
+    def set(self, now: int) -> None:
+        """Replace the number."""
+        self.now = now
+        if now > self.high:  # noqa: PLR1730 - a call of max costs twice as much
+            self.high = now
+
+
+class DeliveryLoad:
+    """What waits for clients over all responses.
+
+    Attributes:
+        batches: batches waiting.
+        bytes: their bytes.
+    """
+
+    __slots__ = ("batches", "bytes")
+
+    def __init__(self) -> None:
+        self.batches = Level()
+        self.bytes = Level()
+
+
+class SocketLoad:
+    """What the WebSockets of a process hold.
+
+    Attributes:
+        connections: sockets open.
+        running: creates that run.
+        waiting: creates that wait.
+        outstanding_bytes: frames of both.
+        session_bytes: histories in memory.
+    """
+
+    __slots__ = ("connections", "outstanding_bytes", "running", "session_bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.connections = Level()
+        self.running = Level()
+        self.waiting = Level()
+        self.outstanding_bytes = Level()
+        self.session_bytes = Level()
+
+
+class StorageLoad:
+    """What waits to be written to the database.
+
+    Attributes:
+        entries: responses and deletions that wait or are being committed.
+        bytes: their bytes.
+    """
+
+    __slots__ = ("bytes", "entries")
+
+    def __init__(self) -> None:
+        self.entries = Level()
+        self.bytes = Level()
+
+
+class CallLoad(Protocol):
+    """The calls of one inference server."""
+
+    @property
+    def running(self) -> Level:
+        """Calls that run."""
+        ...
+
+    @property
+    def waiting(self) -> Level:
+        """Calls that wait for their turn."""
+        ...
