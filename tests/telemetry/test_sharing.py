@@ -53,7 +53,7 @@ def test_gauges_of_functions_are_shown_as_of_the_last_refresh(start, tmp_path):
     states = {1: 2, 2: 0}
     for number in states:
         metrics = start(number)
-        metrics.socket_load.connections = 2 + number
+        metrics.socket_load.connections.set(2 + number)
         metrics.watch(metrics.upstream_breaker_state, lambda number=number: states[number], "a")
         metrics.refresh()
     assert read(tmp_path, "gateway_websocket_connections") == 7
@@ -64,7 +64,7 @@ def test_of_a_process_that_died_the_counts_stay_and_its_successor_goes_on(start,
     dead, other = start(1), start(2)
     for metrics in (dead, other):
         metrics.stream_events_total.inc(5)
-        metrics.socket_load.connections = 2
+        metrics.socket_load.connections.set(2)
         metrics.refresh()
     forget_gauges(tmp_path, 1)
     assert read(tmp_path, "gateway_stream_events_total") == 10
@@ -72,7 +72,7 @@ def test_of_a_process_that_died_the_counts_stay_and_its_successor_goes_on(start,
     files = sorted(tmp_path.iterdir())
     successor = start(1)
     successor.stream_events_total.inc(1)
-    successor.socket_load.connections = 1
+    successor.socket_load.connections.set(1)
     successor.refresh()
     assert read(tmp_path, "gateway_stream_events_total") == 11
     assert read(tmp_path, "gateway_websocket_connections") == 3
