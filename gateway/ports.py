@@ -343,6 +343,14 @@ class Identity(Struct, frozen=True, kw_only=True):
 class Authenticator(Protocol):
     """Tells whom a credential belongs to: the value of an Authorization header, as it was sent."""
 
+    async def start(self) -> None:
+        """Begin to learn what callers are checked against; what cannot be had yet is tried again later."""
+        ...
+
+    def refresh(self) -> None:
+        """Look again, soon, at whatever callers are checked against: the operator has asked for a reload."""
+        ...
+
     def recall(self, credential: bytes | None) -> Identity | None:
         """Return the identity if that can be told from memory, without waiting; on the way of every request."""
         ...
@@ -358,6 +366,10 @@ class Authenticator(Protocol):
 
     def holds(self, identity: Identity) -> bool:
         """Tell whether an identity given before still counts: not expired, not revoked; for long connections."""
+        ...
+
+    async def close(self) -> None:
+        """End whatever `start` has begun."""
         ...
 
 

@@ -193,6 +193,7 @@ def test_listening_off_loopback_without_names_warns(build, caplog):
     with caplog.at_level(logging.WARNING):
         build(host="0.0.0.0")
     assert "allowed_hosts" in caplog.text
+    assert "without a key" in caplog.text
 
 
 async def test_listed_origins_may_read_answers(build):
@@ -285,6 +286,6 @@ async def test_a_reload_that_fails_changes_nothing(monkeypatch):
 
 def test_a_list_of_hosts_that_goes_away_warns_again(build, caplog):
     gateway = build(host="0.0.0.0", allowed_hosts=("llm.example",))
-    assert caplog.text == ""
+    assert "allowed_hosts" not in caplog.text
     gateway.reload(GatewayConfig(server=ServerConfig(host="0.0.0.0")))
     assert "allowed_hosts" in caplog.text

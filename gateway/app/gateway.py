@@ -11,7 +11,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from gateway.app.errors import StartError
 from gateway.app.parts import Parts, build_parts
 from gateway.app.routing import build_litestar
-from gateway.config.addresses import split_bind
+from gateway.config.addresses import is_loopback, split_bind
 from gateway.config.changes import Reload, compare
 from gateway.config.schema import GatewayConfig
 from gateway.protocol.errors import NotFound
@@ -46,6 +46,8 @@ class Gateway:
         server = parts.config.server
         self._callers = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
         self._warn_of_any_host()
+        if parts.config.auth.mode == "none" and not is_loopback(server.host):
+            _logger.warning("whoever reaches %s is served without a key ([auth] mode is none)", server.host)
         self._routes = build_litestar(parts, server)
         self.public = Edge(
             self._serve,
@@ -74,6 +76,8 @@ class Gateway:
                 await self.parts.store.start()
             except StorageNotReady as error:
                 raise StartError(str(error)) from error
+            closing.push_async_callback(self.parts.authenticator.close)
+            await self.parts.authenticator.start()
             for upstream in self.parts.upstreams.values():
                 closing.push_async_callback(upstream.close)
                 await upstream.start()
@@ -90,6 +94,7 @@ class Gateway:
         Returns:
             What was applied, and what has to wait for a restart.
         """
+        self.parts.authenticator.refresh()
         reload = compare(self.config, config)
         if reload.applied:
             self._reconfigure(reload.config)

@@ -106,7 +106,7 @@ def build_parts(
     reconfigure.append(sockets.reconfigure)
     return Parts(
         config=config,
-        authenticator=build_authenticator(config.auth),
+        authenticator=build_authenticator(config, clock, metrics),
         store=store,
         upstreams=upstreams,
         engine=engine,

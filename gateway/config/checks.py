@@ -33,6 +33,7 @@ class Review:
     def run(self) -> None:
         """Run every check."""
         self._check_listeners()
+        self._check_access()
         self._check_upstream_names()
         for name, upstream in self._config.upstream_map().items():
             path = ("upstreams", name) if self._config.upstreams else ("upstream",)
@@ -78,6 +79,17 @@ class Review:
                 "by DNS rebinding; list the names and addresses that callers use in server.allowed_hosts",
                 ("server", "host"),
                 ("server", "allowed_hosts"),
+            )
+
+    def _check_access(self) -> None:
+        server, auth = self._config.server, self._config.auth
+        if auth.mode == "none" and not is_loopback(server.host) and not auth.allow_unauthenticated:
+            self._problem(
+                f"{server.host} is reachable from other machines and nobody is asked for a key; set auth.mode, bind a "
+                "loopback address, or set auth.allow_unauthenticated = true",
+                ("server", "host"),
+                ("auth", "mode"),
+                ("auth", "allow_unauthenticated"),
             )
 
     def _check_upstream_names(self) -> None:

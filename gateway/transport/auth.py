@@ -11,6 +11,12 @@ LOCAL: Final = Identity(principal="local")
 class Unauthenticated:
     """Takes everybody for one local owner: mode `none`."""
 
+    async def start(self) -> None:
+        """Do nothing."""
+
+    def refresh(self) -> None:
+        """Do nothing."""
+
     def recall(self, credential: bytes | None) -> Identity:  # noqa: ARG002
         """Return the local owner."""
         return LOCAL
@@ -22,3 +28,6 @@ class Unauthenticated:
     def holds(self, identity: Identity) -> bool:  # noqa: ARG002
         """Tell that it does."""
         return True
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -59,7 +59,8 @@ def test_it_asks_where_the_configuration_has_the_gateway_listen_and_no_proxy(lis
     listener.answers = {"/livez": (200, b"")}
     monkeypatch.setenv("GATEWAY_SERVER__PORT", str(listener.server_port))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    assert run("--set", "server.host=0.0.0.0", "--set", 'server.allowed_hosts=["a"]').exit_code == 0
+    overrides = ("server.host=0.0.0.0", 'server.allowed_hosts=["a"]', "auth.mode=api_keys")
+    assert run(*(argument for key in overrides for argument in ("--set", key))).exit_code == 0
 
 
 def test_readiness_is_another_question(listener):

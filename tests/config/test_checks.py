@@ -14,7 +14,13 @@ from gateway.transport.hosts import HostPolicy
         ("admin.bind = 'admin.internal:9901'", "admin.bind", "allow_remote = true"),
         ("admin.bind = '127.0.0.1:9000'", "admin.bind", "also server.port"),
         ("server.port = 9901", "server.port", "also server.port"),
-        ("server = { host = '0.0.0.0', port = 9901, allowed_hosts = ['a'] }", "server.port", "also server.port"),
+        (
+            "auth.mode = 'api_keys'\nserver = { host = '0.0.0.0', port = 9901, allowed_hosts = ['a'] }",
+            "server.port",
+            "also server.port",
+        ),
+        ("server.host = '0.0.0.0'", "server.host", "nobody is asked for a key"),
+        ("server.host = 'llm.internal'\nauth.mode = 'none'", "server.host", "allow_unauthenticated = true"),
         ("[upstream]\nmodels = ['m']\n[upstreams.a]", "upstream.models", "both set"),
         ("[upstreams.'a b']", 'upstreams."a b"', "cannot name"),
         ("[upstreams.a__b]", "upstreams.a__b", "cannot name"),
@@ -56,8 +62,9 @@ def test_api_key_and_callers_authorization_exclude_each_other(problems):
         "admin = { bind = '0.0.0.0:9901', enabled = false }",
         "admin = { bind = '127.0.0.1:9000', enabled = false }",
         "[server]\nport = 0\n[admin]\nbind = '127.0.0.1:0'",
-        "server = { host = '0.0.0.0', allowed_hosts = ['gateway'] }",
-        "server = { host = '10.0.0.1', allowed_hosts = ['10.0.0.1'] }",
+        "auth.mode = 'api_keys'\nserver = { host = '0.0.0.0', allowed_hosts = ['gateway'] }",
+        "auth.mode = 'oidc'\nserver = { host = '10.0.0.1', allowed_hosts = ['10.0.0.1'] }",
+        "auth.allow_unauthenticated = true\nserver = { host = '0.0.0.0', allowed_hosts = ['a'] }",
         "server.host = '::1'",
         "[responses]\nmax_stream_event_bytes = '8MiB'",
         "[responses]\nmax_retained_bytes = '1MiB'",
@@ -86,7 +93,7 @@ def test_a_sound_combination_gives_no_warning(load, text):
         ("responses.max_upstream_json_bytes = '8MB'", "responses.max_upstream_json_bytes", "a JSON answer"),
         ("responses.max_upstream_sse_line_bytes = '8MB'", "responses.max_upstream_sse_line_bytes", "a streamed answer"),
         ("storage.history_max_bytes = '8MB'", "storage.history_max_bytes", "never be continued"),
-        ("server.host = '0.0.0.0'", "server.host", "server.allowed_hosts"),
+        ("auth.mode = 'api_keys'\nserver.host = '0.0.0.0'", "server.host", "server.allowed_hosts"),
         ("upstream.total_timeout_seconds = 400", "upstream.total_timeout_seconds", "first_byte_timeout_seconds"),
         ("upstream.idle_timeout_seconds = '2h'", "upstream.idle_timeout_seconds", "never takes effect"),
         ("upstream = { models = ['m'], aliases = { a = 'n' } }", "upstream.aliases.a", "not among the models"),
@@ -140,7 +147,8 @@ def test_the_other_section_is_named_when_the_first_is_blamed(load):
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "10.0.0.5", "gateway.internal"])
 @pytest.mark.parametrize("listed", [[], ["gateway.example"]])
 def test_a_gateway_that_accepts_any_host_says_so(load, host, listed):
-    warnings = load(f"[server]\nhost = '{host}'\nallowed_hosts = {listed}").warnings
+    text = f"auth.mode = 'api_keys'\n[server]\nhost = '{host}'\nallowed_hosts = {listed}"
+    warnings = load(text).warnings
     assert (
         any("any Host header" in warning.message for warning in warnings) is HostPolicy(host, listed).accepts_any_host
     )

@@ -13,3 +13,10 @@ class AuthConfig(Section, frozen=True, kw_only=True):
         Literal["none", "api_keys", "oidc"],
         doc("How callers prove who they are; none takes everybody for one owner, `local`."),
     ] = "none"
+    allow_unauthenticated: Annotated[
+        bool,
+        doc(
+            "Permit mode none on an address that other machines reach: whoever reaches it may use the inference server "
+            "and read what everybody stored."
+        ),
+    ] = False
