@@ -8,6 +8,31 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from gateway.ports.callers import ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
+
+__all__ = [
+    "ApiKey",
+    "Authenticator",
+    "Clock",
+    "Deletion",
+    "Dialect",
+    "History",
+    "Identity",
+    "Ids",
+    "KeyBook",
+    "KeyStore",
+    "KeysUnreadable",
+    "Sealer",
+    "Store",
+    "StoreHealth",
+    "StoredItem",
+    "StoredResponse",
+    "Upstream",
+    "UpstreamCall",
+    "UpstreamExchange",
+    "UpstreamHealth",
+]
+
 # ---------------------------------------------------------------- time and ids
 
 
@@ -320,56 +345,6 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Write what is queued, then close."""
-        ...
-
-
-# ---------------------------------------------------------------- callers
-
-
-class Identity(Struct, frozen=True, kw_only=True):
-    """Who calls.
-
-    Attributes:
-        principal: owner of what is stored, and of limits and counts: what a key or token was issued to, never itself.
-        expires_at: Unix seconds from which on the credential counts no more, or None.
-        key_id: name of the key, which is no secret, or None where the caller has none.
-    """
-
-    principal: str
-    expires_at: float | None = None
-    key_id: str | None = None
-
-
-class Authenticator(Protocol):
-    """Tells whom a credential belongs to: the value of an Authorization header, as it was sent."""
-
-    async def start(self) -> None:
-        """Begin to learn what callers are checked against; what cannot be had yet is tried again later."""
-        ...
-
-    def refresh(self) -> None:
-        """Look again, soon, at whatever callers are checked against: the operator has asked for a reload."""
-        ...
-
-    def recall(self, credential: bytes | None) -> Identity | None:
-        """Return the identity if that can be told from memory, without waiting; on the way of every request."""
-        ...
-
-    async def authenticate(self, credential: bytes | None) -> Identity:
-        """Return the identity, whatever has to be asked for it.
-
-        Raises:
-            Unauthorized: no credential, or one that counts for nothing.
-            Unavailable: what has to be asked does not answer.
-        """
-        ...
-
-    def holds(self, identity: Identity) -> bool:
-        """Tell whether an identity given before still counts: not expired, not revoked; for long connections."""
-        ...
-
-    async def close(self) -> None:
-        """End whatever `start` has begun."""
         ...
 
 
