@@ -1,10 +1,12 @@
 """By which names the gateway may be called: its posture towards web pages.
 
 A web page can reach a server on loopback through its visitor's browser: directly, or under a name of its own that
-it points to 127.0.0.1 (DNS rebinding). The Host and Origin headers give both away, and a page cannot forge them.
+it points to 127.0.0.1 (DNS rebinding). The Host and Origin headers give both away, and a page cannot forge them. A
+Host that is an address gives away that no name was used; probes and scrapers call replicas so.
 """
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 
 from gateway.config.addresses import is_loopback
 from gateway.protocol.errors import Forbidden
@@ -21,16 +23,17 @@ class HostPolicy:
         allowed_origins: origins of web pages that may call.
     """
 
-    __slots__ = ("_bound_host", "_hosts", "_origins", "accepts_any_host")
+    __slots__ = ("_accepts_addresses", "_bound_host", "_hosts", "_origins", "accepts_any_host")
 
     def __init__(self, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
         self._bound_host = bound_host
+        self._accepts_addresses = not is_loopback(bound_host)
         self.reconfigure(allowed_hosts, allowed_origins)
 
     def reconfigure(self, allowed_hosts: Iterable[str], allowed_origins: Iterable[str]) -> None:
         """Decide by other lists from now on."""
         listed = {host.encode() for host in allowed_hosts}
-        self.accepts_any_host = not listed and not is_loopback(self._bound_host)
+        self.accepts_any_host = not listed and self._accepts_addresses
         self._hosts = frozenset({*_LOOPBACK_NAMES, self._bound_host.encode(), *listed})
         self._origins = frozenset(origin.encode() for origin in allowed_origins)
 
@@ -44,7 +47,7 @@ class HostPolicy:
         Raises:
             Forbidden: the request was made for another name, or by a page of another origin.
         """
-        if not self.accepts_any_host and (host is None or _host_name(host) not in self._hosts):
+        if not self.accepts_any_host and (host is None or not self._accepts_host(_host_name(host))):
             raise Forbidden(
                 "The Host header names no host of this gateway; add the name to [server] allowed_hosts.",
                 code="host_not_allowed",
@@ -54,6 +57,9 @@ class HostPolicy:
                 "Web pages of this origin may not call the gateway; add it to [server] allowed_origins.",
                 code="origin_not_allowed",
             )
+
+    def _accepts_host(self, name: bytes) -> bool:
+        return name in self._hosts or (self._accepts_addresses and _is_address(name))
 
     def _accepts_origin(self, origin: bytes, host: bytes | None) -> bool:
         authority = origin.partition(b"://")[2]
@@ -67,3 +73,11 @@ def _host_name(authority: bytes) -> bytes:
     if authority.startswith(b"["):
         return authority[1:].partition(b"]")[0].lower()
     return authority.partition(b":")[0].lower()
+
+
+def _is_address(name: bytes) -> bool:
+    try:
+        ip_address(name.decode("latin-1"))
+    except ValueError:
+        return False
+    return True

@@ -48,6 +48,18 @@ def test_listed_and_bound_hosts_pass():
     assert refusal(policy, b"evil.example") == "host_not_allowed"
 
 
+@pytest.mark.parametrize("host", [b"10.42.0.17:9901", b"10.42.0.17", b"[fd00::17]:9901"])
+def test_addresses_pass_off_loopback_because_no_page_can_rebind_them(host):
+    assert refusal(HostPolicy("0.0.0.0", ["gateway.example"]), host) is None
+    assert refusal(HostPolicy("127.0.0.1", ["gateway.example"]), host) == "host_not_allowed"
+
+
+@pytest.mark.checklist(6)
+@pytest.mark.parametrize("host", [b"10.42.0.17.evil.example", b"evil.example:10.42.0.17", b"10.42.0", b"\xff", b"[]"])
+def test_what_only_looks_like_an_address_is_refused_off_loopback(host):
+    assert refusal(HostPolicy("0.0.0.0", ["gateway.example"]), host) == "host_not_allowed"
+
+
 @pytest.mark.parametrize(
     ("bound", "listed", "any_host"),
     [

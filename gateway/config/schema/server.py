@@ -86,7 +86,8 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         doc(
             "Names accepted in the Host header besides the loopback names and the bound address, without a port. When "
             "none is listed, a gateway on a loopback address accepts only those, and any other accepts every Host, "
-            "which lets web pages in by DNS rebinding. There are no wildcards.",
+            "which lets web pages in by DNS rebinding. Off loopback a Host that is an IP address always passes, as "
+            "probes and scrapers send it. There are no wildcards.",
             live=True,
             waits_for=("server.host", "admin.bind"),
         ),
