@@ -26,7 +26,7 @@ table=$$($(BIN)/coverage report --fail-under=$(2) --include='$(1)/*') || { echo 
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-full check conformance wheel docs-generate clean
+.PHONY: help install demo test test-full check conformance wheel image-test docs-generate clean
 
 help: ## Show what there is
 	@echo "Responses Gateway"
@@ -52,7 +52,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(CLIENTS): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt openai
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt openai -e '.[deploy]'
 	@touch $@
 
 demo: $(STAMP) ## See the gateway at work, with a simulated inference server; DEMO=once ends after the tour
@@ -80,6 +80,9 @@ conformance: $(STAMP) ## Replay the cases and captures, cut streams after every 
 
 wheel: $(STAMP) ## Build the wheel, install it alone into an empty environment and use it there
 	@.ci/wheel
+
+image-test: $(STAMP) ## Build the image without a registry and run it without an engine; as root, on Debian or Ubuntu
+	@.ci/image
 
 docs-generate: $(STAMP) ## Write what follows from the code: the configuration's reference, template and schema, tables of pages
 	@$(BIN)/python -m gateway.config.render
