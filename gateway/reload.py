@@ -4,30 +4,51 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
-from gateway.app import Gateway
 from gateway.config import ConfigError, LoadedConfig
 from gateway.config.changes import Change, Reload
+from gateway.config.schema import GatewayConfig
+from gateway.ports import Clock
 from gateway.telemetry import names
+from gateway.telemetry.metrics import Metrics
 
 _logger = logging.getLogger(names.LOGGER_SERVER)
+
+
+class Reloadable(Protocol):
+    """What takes another configuration while it runs."""
+
+    @property
+    def config(self) -> GatewayConfig:
+        """The configuration in effect."""
+        ...
+
+    @property
+    def draining(self) -> bool:
+        """Whether it has begun to stop."""
+        ...
+
+    def reload(self, config: GatewayConfig) -> Reload:
+        """Put another configuration into effect as far as that needs no restart."""
+        ...
 
 
 class Reloader:
     """Reloads on request, one reading at a time. Every reload leaves one log record and one count.
 
     Args:
-        gateway: gets what was read.
+        target: gets what was read.
         load: reads the sources again and checks them; blocks, and raises ConfigError when they cannot be used.
-
-    Attributes:
-        gateway: as given.
+        metrics: what is counted.
+        clock: tells when the configuration was read.
     """
 
-    def __init__(self, gateway: Gateway, load: Callable[[], LoadedConfig]) -> None:
-        self.gateway = gateway
+    def __init__(self, target: Reloadable, load: Callable[[], LoadedConfig], metrics: Metrics, clock: Clock) -> None:
+        self._target = target
         self._load = load
+        self._metrics = metrics
+        self._clock = clock
         self._wanted = asyncio.Event()
         self._note_reading()
 
@@ -55,7 +76,7 @@ class Reloader:
             except Exception:
                 _logger.exception("reload: failed unexpectedly")
                 outcome = "failed"
-            self.gateway.parts.metrics.config_reloads_total.labels(outcome=outcome).inc()
+            self._metrics.config_reloads_total.labels(outcome=outcome).inc()
 
     async def _reload(self) -> str:
         if self._is_too_late():
@@ -80,8 +101,8 @@ class Reloader:
         return self._apply(loaded)
 
     def _apply(self, loaded: LoadedConfig) -> str:
-        before = self.gateway.config.telemetry.log_level
-        reload = self.gateway.reload(loaded.config)
+        before = self._target.config.telemetry.log_level
+        reload = self._target.reload(loaded.config)
         with _changing_level(before, reload.config.telemetry.log_level):
             return self._report(reload, loaded)
 
@@ -105,13 +126,12 @@ class Reloader:
         return "restart_needed" if reload.pending else "applied"
 
     def _is_too_late(self) -> bool:
-        if self.gateway.draining:
+        if self._target.draining:
             _logger.warning("reload: ignored, because the gateway is shutting down")
-        return self.gateway.draining
+        return self._target.draining
 
     def _note_reading(self) -> None:
-        parts = self.gateway.parts
-        parts.metrics.config_last_reload_timestamp_seconds.set(parts.clock.now())
+        self._metrics.config_last_reload_timestamp_seconds.set(self._clock.now())
 
 
 @contextmanager

@@ -43,6 +43,10 @@ def gateway():
     return Gateway(build_parts(RUNNING, store=MemoryStore()))
 
 
+def reloader_of(gateway, load):
+    return Reloader(gateway, load, gateway.parts.metrics, gateway.parts.clock)
+
+
 def outcomes(gateway):
     names = ("applied", "unchanged", "restart_needed", "failed", "ignored")
     read = gateway.parts.metrics.registry.get_sample_value
@@ -62,7 +66,7 @@ async def test_each_reload_is_counted_and_told(gateway, caplog):
     waiting = structs.replace(CHANGED, storage=structs.replace(CHANGED.storage, readers=2))
     broken = ConfigError([Finding(path="server.port", message="is wrong", source="--set")], [warning])
     readings = Readings(loaded(RUNNING), loaded(CHANGED, warning), loaded(waiting), broken, OSError("no"))
-    reloader = Reloader(gateway, readings)
+    reloader = reloader_of(gateway, readings)
     async with reloader.running():
         for number in range(1, 6):
             reloader.request()
@@ -87,7 +91,7 @@ async def test_each_reload_is_counted_and_told(gateway, caplog):
 async def test_requests_during_a_reading_become_one_more(gateway):
     readings = Readings(loaded(CHANGED))
     readings.go_on.clear()
-    reloader = Reloader(gateway, readings)
+    reloader = reloader_of(gateway, readings)
     async with reloader.running():
         reloader.request()
         await until(lambda: readings.count == 1)
@@ -101,7 +105,7 @@ async def test_requests_during_a_reading_become_one_more(gateway):
 
 
 async def test_a_request_before_the_start_is_kept(gateway):
-    reloader = Reloader(gateway, Readings(loaded(CHANGED)))
+    reloader = reloader_of(gateway, Readings(loaded(CHANGED)))
     reloader.request()
     async with reloader.running():
         await until(lambda: outcomes(gateway) == {"applied": 1})
@@ -110,7 +114,7 @@ async def test_a_request_before_the_start_is_kept(gateway):
 async def test_a_drain_that_begins_during_the_reading_wins(gateway):
     readings = Readings(loaded(CHANGED))
     readings.go_on.clear()
-    reloader = Reloader(gateway, readings)
+    reloader = reloader_of(gateway, readings)
     async with reloader.running():
         reloader.request()
         await until(lambda: readings.count == 1)
@@ -134,7 +138,7 @@ async def test_the_time_is_that_of_the_last_reading_without_a_fault(gateway):
     def stamp():
         return gateway.parts.metrics.registry.get_sample_value("gateway_config_last_reload_timestamp_seconds")
 
-    reloader = Reloader(gateway, Readings(ConfigError([]), loaded(RUNNING)))
+    reloader = reloader_of(gateway, Readings(ConfigError([]), loaded(RUNNING)))
     assert stamp() == 1000
     now[0] = 2000.0
     async with reloader.running():
@@ -161,7 +165,7 @@ async def test_a_change_of_the_level_is_always_told(gateway, before, after):
         root.setLevel(before.upper())
         gateway.config = structs.replace(RUNNING, telemetry=TelemetryConfig(log_level=before))
         wanted = structs.replace(RUNNING, telemetry=TelemetryConfig(log_level=after))
-        reloader = Reloader(gateway, Readings(loaded(wanted)))
+        reloader = reloader_of(gateway, Readings(loaded(wanted)))
         async with reloader.running():
             reloader.request()
             await until(lambda: outcomes(gateway) == {"applied": 1})

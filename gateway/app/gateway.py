@@ -60,7 +60,7 @@ class Gateway:
         )
         admin_host, _ = split_bind(parts.config.admin.bind)
         self._operators = HostPolicy(admin_host, server.allowed_hosts)
-        self.admin: ASGIApp = build_admin_app(parts.metrics, parts.readiness, self._operators)
+        self.admin: ASGIApp = build_admin_app(self._expose, parts.readiness, self._operators)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -139,6 +139,9 @@ class Gateway:
             scope["path_template"] = RESPONSES_PATH
             return self.parts.endpoint(scope, receive, send)
         return self._routes(scope, receive, send)
+
+    async def _expose(self) -> bytes:
+        return self.parts.metrics.render()
 
     def _reconfigure(self, config: GatewayConfig) -> None:
         server, before = config.server, self.config

@@ -21,6 +21,7 @@ from gateway.config import load_config
 @click.option("--port", type=int, help="Port to listen on, 0 for a free one; same as --set server.port=….")
 @click.option("--upstream", metavar="URL", help="The inference server; same as --set upstream.url=….")
 @click.option("--database", metavar="URL", help="Where responses are kept; same as --set storage.url=….")
+@click.option("--workers", type=int, help="Processes that serve; same as --set server.workers=….")
 @click.option(
     "--wait-upstream",
     type=click.FloatRange(min=0),
@@ -37,6 +38,7 @@ def command(
     port: int | None,
     upstream: str | None,
     database: str | None,
+    workers: int | None,
     wait_upstream: float | None,
 ) -> None:
     """Serve the Responses API until SIGTERM or SIGINT.
@@ -45,7 +47,13 @@ def command(
     the configuration again and applies what needs no restart. Exit codes: 0 after an orderly end, 1 when the start
     failed or a second signal cut work off, 2 for an unusable configuration.
     """
-    flags = {"server.host": host, "server.port": port, "upstream.url": upstream, "storage.url": database}
+    flags = {
+        "server.host": host,
+        "server.port": port,
+        "server.workers": workers,
+        "upstream.url": upstream,
+        "storage.url": database,
+    }
     with _holding_hangups():
         context.exit(_serve(config, (*overrides, *_as_overrides(flags)), wait_upstream))
 
@@ -53,7 +61,7 @@ def command(
 def _serve(config: Path | None, overrides: tuple[str, ...], wait_upstream: float | None) -> int:
     loaded = load_or_exit(config, overrides)
 
-    from gateway.server import serve
+    from gateway.server import serve, supervise
     from gateway.telemetry.logs import configure_logging, use_json
     from gateway.telemetry.names import LOGGER_SERVER
 
@@ -62,7 +70,9 @@ def _serve(config: Path | None, overrides: tuple[str, ...], wait_upstream: float
     # Where machines read the log, the start line is a record like the others.
     for_machines = use_json(telemetry.log_format, sys.stderr)
     announce = logging.getLogger(LOGGER_SERVER).info if for_machines else click.echo
-    return serve(
+    several = loaded.config.server.workers > 1
+    run = partial(supervise, file=config, overrides=overrides) if several else serve
+    return run(
         loaded.config,
         load=partial(load_config, config, dict(os.environ), overrides),
         announce=announce,

@@ -34,6 +34,7 @@ class Review:
         """Run every check."""
         self._check_listeners()
         self._check_access()
+        self._check_workers()
         self._check_upstream_names()
         for name, upstream in self._config.upstream_map().items():
             path = ("upstreams", name) if self._config.upstreams else ("upstream",)
@@ -90,6 +91,15 @@ class Review:
                 ("server", "host"),
                 ("auth", "mode"),
                 ("auth", "allow_unauthenticated"),
+            )
+
+    def _check_workers(self) -> None:
+        if self._config.server.workers > 1 and self._config.storage.url.reveal().startswith("sqlite"):
+            self._problem(
+                "several workers need a database that they can share; set storage.url to postgresql://… or "
+                "server.workers to 1",
+                ("server", "workers"),
+                ("storage", "url"),
             )
 
     def _check_upstream_names(self) -> None:

@@ -4,7 +4,9 @@ uvicorn serves; this room binds the sockets beforehand, owns the signals and dra
 """
 
 from gateway.server.draining import GatewayServer
+from gateway.server.exits import EXIT_DONE, EXIT_FAILED
 from gateway.server.listeners import Listeners, bind_listeners
-from gateway.server.process import EXIT_DONE, EXIT_FAILED, serve
+from gateway.server.parent import supervise
+from gateway.server.process import serve
 
-__all__ = ["EXIT_DONE", "EXIT_FAILED", "GatewayServer", "Listeners", "bind_listeners", "serve"]
+__all__ = ["EXIT_DONE", "EXIT_FAILED", "GatewayServer", "Listeners", "bind_listeners", "serve", "supervise"]

@@ -3,10 +3,8 @@
 import asyncio
 import gc
 import logging
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from gateway.app import Gateway, StartError
@@ -30,14 +28,16 @@ class GatewayServer(LeavingServer):
         announce: called once, when connections are accepted.
 
     Attributes:
-        forced: a second signal has cut work off.
+        gateway: as given.
+        stops: how often it was told to stop.
     """
 
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
         upgrades = gateway.config.websocket.enabled
-        super().__init__(gateway.public, gateway, gateway.public.note_refusal, upgrades=upgrades)
+        self.gateway = gateway
+        super().__init__(gateway.public, lambda: gateway.config, gateway.public.note_refusal, upgrades=upgrades)
         self.server_state.connections = _Connections(gateway.parts.metrics.client_connections)
-        self.forced = False
+        self.stops = 0
         self._announce = announce
         self._drain: asyncio.Task[None] | None = None
 
@@ -54,36 +54,22 @@ class GatewayServer(LeavingServer):
         _settle_garbage_collection()
         self._announce()
 
-    @contextmanager
-    def owned_signals(self, hangup: Callable[[], None]) -> Iterator[None]:
-        """Take SIGTERM, SIGINT and SIGHUP of the running loop, also a SIGHUP that was held back until now.
-
-        Args:
-            hangup: called at every SIGHUP.
-        """
-        loop = asyncio.get_running_loop()
-        for caught in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(caught, self.stop, caught.name)
-        loop.add_signal_handler(signal.SIGHUP, hangup)
-        held = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
-            for caught in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                loop.remove_signal_handler(caught)
+    @property
+    def forced(self) -> bool:
+        """Whether a second signal has cut work off."""
+        return self.stops > 1
 
     def stop(self, reason: str) -> None:
         """Begin the drain or, when it runs already, cut it short."""
+        self.stops += 1
         if self._drain is None:
             seconds = self.settings.drain_seconds
             _logger.info("%s: draining for at most %g seconds", reason, seconds)
-            self._gateway.begin_drain()
+            self.gateway.begin_drain()
             self._drain = asyncio.get_running_loop().create_task(self._drain_then_exit(seconds))
             return
         self._drain.cancel()
-        grace = 0.0 if self.forced else self.settings.close_grace_seconds
-        self.forced = True
+        grace = self.settings.close_grace_seconds if self.stops == 2 else 0.0
         self._cut_off(f"{reason} again")
         self.exit(asyncio.get_running_loop().time() + grace)
 
@@ -91,15 +77,15 @@ class GatewayServer(LeavingServer):
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
         try:
-            if not await self._gateway.drained(seconds):
+            if not await self.gateway.drained(seconds):
                 self._cut_off("[server] drain_seconds are over")
                 # What it tells the callers has to reach them before their connections are closed.
-                await self._gateway.drained(self.settings.close_grace_seconds)
+                await self.gateway.drained(self.settings.close_grace_seconds)
         finally:
             self.exit(max(deadline, now() + self.settings.close_grace_seconds))
 
     def _cut_off(self, reason: str) -> None:
-        _logger.warning("%s: cut off %d responses", reason, self._gateway.cut_off())
+        _logger.warning("%s: cut off %d responses", reason, self.gateway.cut_off())
 
 
 class _Connections(set[Any]):

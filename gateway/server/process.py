@@ -4,7 +4,9 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
+
+from litestar.types import ASGIApp
 
 from gateway import __version__
 from gateway.app import Gateway, StartError, build_app
@@ -12,11 +14,10 @@ from gateway.config import LoadedConfig
 from gateway.config.schema import GatewayConfig
 from gateway.reload import Reloader
 from gateway.server.draining import GatewayServer
+from gateway.server.exits import EXIT_DONE, EXIT_FAILED
 from gateway.server.listeners import Listeners, bind_listeners, show_bound
-from gateway.server.serving import LeavingServer
-
-EXIT_DONE = 0
-EXIT_FAILED = 1
+from gateway.server.serving import LeavingServer, choose_loop
+from gateway.server.signals import owned_signals
 
 _WAIT_INTERVAL_SECONDS = 1.0
 
@@ -46,12 +47,42 @@ def serve(
     try:
         gateway = build(config)
         with closing(bind_listeners(config)) as listeners:
-            server = GatewayServer(gateway, lambda: announce(_describe(config, listeners)))
-            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                runner.run(_run(server, Reloader(gateway, load), listeners, wait_upstream, report))
+            server = GatewayServer(gateway, lambda: announce(describe(config, listeners)))
+            return run_loop(server, reloader_of(gateway, load), listeners, wait_upstream=wait_upstream, report=report)
     except StartError as error:
         report(f"error: {error}")
         return EXIT_FAILED
+
+
+def reloader_of(gateway: Gateway, load: Callable[[], LoadedConfig]) -> Reloader:
+    """Return what reloads a gateway; `load` is as for `serve`."""
+    return Reloader(gateway, load, gateway.parts.metrics, gateway.parts.clock)
+
+
+def run_loop(
+    server: GatewayServer,
+    reloader: Reloader,
+    listeners: Listeners,
+    *,
+    wait_upstream: float | None,
+    report: Callable[[str], None],
+    beside: AbstractAsyncContextManager[None] | None = None,
+) -> int:
+    """Run the event loop until the server has stopped; returns the exit code, as `serve` does.
+
+    Args:
+        server: serves the gateway.
+        reloader: reloads it at SIGHUP.
+        listeners: the bound sockets.
+        wait_upstream: as for `serve`.
+        report: as for `serve`.
+        beside: open for as long as the gateway is.
+
+    Raises:
+        StartError: the start failed.
+    """
+    with asyncio.Runner(loop_factory=choose_loop()) as runner:
+        runner.run(_run(server, reloader, listeners, wait_upstream, report, beside or nullcontext()))
     return EXIT_FAILED if server.forced else EXIT_DONE
 
 
@@ -61,24 +92,28 @@ async def _run(
     listeners: Listeners,
     wait_upstream: float | None,
     report: Callable[[str], None],
+    beside: AbstractAsyncContextManager[None],
 ) -> None:
-    gateway = reloader.gateway
-    with server.owned_signals(reloader.request):
-        async with gateway.lifespan(), reloader.running():
+    gateway = server.gateway
+    with owned_signals(server.stop, reloader.request):
+        async with beside, gateway.lifespan(), reloader.running():
             if wait_upstream is not None:
                 await _wait_for_upstream(server, gateway, wait_upstream, report)
             if server.should_exit:
                 return
-            async with _admin_server(gateway, listeners.admin):
+            async with serve_admin(gateway.admin, lambda: gateway.config, listeners.admin):
                 await server.serve(sockets=[listeners.public])
 
 
 @asynccontextmanager
-async def _admin_server(gateway: Gateway, listener: socket.socket | None) -> AsyncIterator[None]:
+async def serve_admin(
+    app: ASGIApp, config: Callable[[], GatewayConfig], listener: socket.socket | None
+) -> AsyncIterator[None]:
+    """Serve the admin app until the block ends; does nothing without a listener."""
     if listener is None:
         yield
         return
-    server = LeavingServer(gateway.admin, gateway)
+    server = LeavingServer(app, config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
@@ -105,10 +140,13 @@ async def _wait_for_upstream(
         await asyncio.sleep(min(_WAIT_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def _describe(config: GatewayConfig, listeners: Listeners) -> str:
+def describe(config: GatewayConfig, listeners: Listeners) -> str:
+    """Return the line that says what serves, where, and from what."""
     upstreams = ", ".join(upstream.url for upstream in config.upstream_map().values())
     line = f"Responses Gateway {__version__} on http://{show_bound(listeners.public)}"
     details = [f"upstream {upstreams}", f"database {config.storage.url.redacted}"]
+    if config.server.workers > 1:
+        details.append(f"{config.server.workers} workers")
     if listeners.admin is not None:
         details.append(f"admin http://{show_bound(listeners.admin)}")
     return f"{line} ({', '.join(details)})"

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import uvicorn
 from litestar.types import ASGIApp
 
-from gateway.app import Gateway
-from gateway.config.schema import ServerConfig
+from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.transport.protocol import ConnectionProtocol
 from gateway.transport.socket_protocol import SocketProtocol
 
 _BACKLOG = 2048
+_LOOP = "auto"
 _CLOSING_INTERVAL_SECONDS = 0.05
 # How long handlers of aborted connections get to end by themselves.
 _ABORT_GRACE_SECONDS = 1.0
@@ -25,7 +25,8 @@ class LeavingServer(uvicorn.Server):
 
     Args:
         app: what is served.
-        gateway: knows the bounds of connections, and their grace; a connection keeps those it began with.
+        config: returns the configuration in effect, with the bounds of connections; a connection keeps those it began
+            with.
         note_refusal: told of every answer to what is no request, as `ConnectionProtocol` tells it.
         upgrades: whether a request may become a WebSocket.
     """
@@ -33,12 +34,12 @@ class LeavingServer(uvicorn.Server):
     def __init__(
         self,
         app: ASGIApp,
-        gateway: Gateway,
+        config: Callable[[], GatewayConfig],
         note_refusal: Callable[[int], str] | None = None,
         *,
         upgrades: bool = False,
     ) -> None:
-        self._gateway = gateway
+        self._running_config = config
         self._note_refusal = note_refusal
         super().__init__(_uvicorn_config(app, self._build_protocol, self._build_socket if upgrades else "none"))
         self._close_at: float | None = None
@@ -51,7 +52,7 @@ class LeavingServer(uvicorn.Server):
     @property
     def settings(self) -> ServerConfig:
         """The bounds in effect."""
-        return self._gateway.config.server
+        return self._running_config().server
 
     def _build_protocol(self, *args: Any, **kwargs: Any) -> ConnectionProtocol:
         return ConnectionProtocol(*args, **kwargs, settings=self.settings, note_refusal=self._note_refusal)
@@ -60,7 +61,7 @@ class LeavingServer(uvicorn.Server):
         return SocketProtocol(
             *args,
             **kwargs,
-            settings=self._gateway.config.websocket,
+            settings=self._running_config().websocket,
             close_grace_seconds=self.settings.close_grace_seconds,
             note_refusal=self._note_refusal,
         )
@@ -96,6 +97,11 @@ class LeavingServer(uvicorn.Server):
             await asyncio.gather(*left, return_exceptions=True)
 
 
+def choose_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the event loop that servers run on."""
+    return uvicorn.Config("", loop=_LOOP, log_config=None).get_loop_factory()
+
+
 def _uvicorn_config(
     app: ASGIApp,
     build_protocol: Callable[..., ConnectionProtocol],
@@ -104,7 +110,7 @@ def _uvicorn_config(
     return uvicorn.Config(
         app,
         http=build_protocol,  # type: ignore[arg-type]  # uvicorn only calls it
-        loop="auto",
+        loop=_LOOP,
         ws=build_socket,  # type: ignore[arg-type]  # likewise
         lifespan="off",  # the gateway is opened around the server, so that its errors arrive here as they are
         interface="asgi3",

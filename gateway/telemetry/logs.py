@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TextIO
 
 import msgspec
@@ -44,7 +45,15 @@ class AccessRecord(logging.LogRecord):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record, on one line."""
+    """One JSON object per record, on one line.
+
+    Args:
+        always: fields of every line.
+    """
+
+    def __init__(self, always: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__()
+        self._always = always
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as JSON; values JSON does not know are shown by `str`."""
@@ -53,6 +62,7 @@ class JsonFormatter(logging.Formatter):
             names.FIELD_LEVEL: record.levelname.lower(),
             names.FIELD_LOGGER: record.name,
             names.FIELD_MESSAGE: record.getMessage(),
+            **self._always,
             **dict(_fields(record)),
         }
         if record.exc_info:
@@ -65,13 +75,21 @@ class JsonFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """One line for people: time, level, message, then `name=value` for each field."""
+    """One line for people: time, level, message, then `name=value` for each field.
+
+    Args:
+        always: fields of every line.
+    """
+
+    def __init__(self, always: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__()
+        self._always = always
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line, followed by the traceback if it has one."""
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         line = f"{time} {record.levelname:<7} {record.getMessage()}"
-        line += "".join(f" {name}={value}" for name, value in _fields(record))
+        line += "".join(f" {name}={value}" for name, value in (*self._always.items(), *_fields(record)))
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line.encode("utf-8", "backslashreplace").decode()
@@ -95,16 +113,18 @@ def use_json(log_format: str, stream: TextIO) -> bool:
     return log_format == "json" or (log_format == "auto" and not stream.isatty())
 
 
-def configure_logging(level: str, log_format: str, stream: TextIO) -> None:
+def configure_logging(level: str, log_format: str, stream: TextIO, worker: int | None = None) -> None:
     """Send every record of the process to one stream.
 
     Args:
         level: lowest level shown, for example `info`.
         log_format: `auto`, `json` or `console`.
         stream: where lines go.
+        worker: number of this worker process, for every line; None where one process does all.
     """
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonFormatter() if use_json(log_format, stream) else ConsoleFormatter())
+    formatter = JsonFormatter if use_json(log_format, stream) else ConsoleFormatter
+    handler.setFormatter(formatter({} if worker is None else {names.FIELD_WORKER: worker}))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -77,6 +77,9 @@ class Metrics:
         self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
         self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
 
+        self.workers = self._gauge(names.WORKERS)
+        self.worker_ends_total = self._counter(names.WORKER_ENDS)
+
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)
 

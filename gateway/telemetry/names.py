@@ -285,6 +285,14 @@ CONFIG_LAST_RELOAD = Metric(
     "Unix time at which the configuration was last read without a fault, the start included.",
     across="min",
 )
+WORKERS = Metric("gateway_workers", "gauge", "Worker processes that serve now; 0 where one process does everything.")
+WORKER_ENDS = Metric(
+    "gateway_worker_ends_total",
+    "counter",
+    "Worker processes that ended and were to be started again: before they served (`start`), by a `signal`, by an"
+    " `exit`.",
+    ("reason",),
+)
 BUILD_INFO = Metric(
     "gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"), across="max"
 )
@@ -327,3 +335,5 @@ FIELD_APPLIED = "applied"
 FIELD_RESTART_NEEDED = "restart_needed"
 FIELD_PROBLEMS = "problems"
 FIELD_WARNINGS = "warnings"
+FIELD_WORKER = "worker"
+FIELD_PID = "pid"

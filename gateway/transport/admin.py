@@ -1,29 +1,32 @@
 """The app of the admin listener: for operators and their machines, never for callers."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar import Litestar, Request, Response, get
 from litestar.di import NamedDependency, Provide
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from gateway.telemetry.metrics import Metrics
 from gateway.transport.framework import LeanLitestar
-from gateway.transport.health import Readiness, livez, readyz
+from gateway.transport.health import Checks, livez, readyz
 from gateway.transport.hosts import HostPolicy
 from gateway.transport.wire_errors import respond_with_error
 
+Exposition = Callable[[], Awaitable[bytes]]
+"""Returns every metric in the Prometheus text format."""
+
 
 @get("/metrics")
-async def show_metrics(metrics: NamedDependency[Metrics]) -> Response[bytes]:
+async def show_metrics(expose: NamedDependency[Exposition]) -> Response[bytes]:
     """Return every metric in the Prometheus text format."""
-    return Response(metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
+    return Response(await expose(), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-def build_admin_app(metrics: Metrics, readiness: Readiness, policy: HostPolicy) -> Litestar:
+def build_admin_app(expose: Exposition, readiness: Checks, policy: HostPolicy) -> Litestar:
     """Build the admin app.
 
     Args:
-        metrics: what `/metrics` shows.
+        expose: what `/metrics` shows.
         readiness: what `/readyz` asks.
         policy: which Host and Origin headers pass.
     """
@@ -35,7 +38,7 @@ def build_admin_app(metrics: Metrics, readiness: Readiness, policy: HostPolicy) 
     return LeanLitestar(
         route_handlers=[show_metrics, livez, readyz],
         dependencies={
-            "metrics": Provide(lambda: metrics, sync_to_thread=False),
+            "expose": Provide(lambda: expose, sync_to_thread=False),
             "readiness": Provide(lambda: readiness, sync_to_thread=False),
         },
         before_request=keep_strangers_out,

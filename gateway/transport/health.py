@@ -1,6 +1,7 @@
 """Whether the gateway lives and whether it can work: for probes, and for people who ask why not."""
 
 from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -66,6 +67,15 @@ class Version(Struct, frozen=True):
     version: str
 
 
+@runtime_checkable
+class Checks(Protocol):
+    """Knows whether new requests can be served."""
+
+    async def check(self) -> Report:
+        """Return the state of everything that is needed for it. Takes a bounded time."""
+        ...
+
+
 class Readiness:
     """Knows whether new requests can be served.
 
@@ -103,7 +113,7 @@ async def livez() -> Live:
 
 @get(READYZ_PATH)
 async def readyz(
-    readiness: NamedDependency[Readiness], verbose: FromQuery[str | None] = None
+    readiness: NamedDependency[Checks], verbose: FromQuery[str | None] = None
 ) -> Response[Report | Verdict]:
     """Answer 200 when new requests can be served and 503 with the reasons otherwise; `?verbose` lists every check."""
     report = await readiness.check()
@@ -114,7 +124,7 @@ async def readyz(
 
 
 @get(HEALTH_PATH)
-async def health(readiness: NamedDependency[Readiness]) -> Response[Verdict | dict[str, str]]:
+async def health(readiness: NamedDependency[Checks]) -> Response[Verdict | dict[str, str]]:
     """Answer as inference servers do: 200 with an empty object, or 503."""
     report = await readiness.check()
     if report.ready:

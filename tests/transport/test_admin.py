@@ -7,6 +7,13 @@ from gateway.transport.health import Readiness
 from gateway.transport.hosts import HostPolicy
 
 
+def expose_of(metrics):
+    async def expose():
+        return metrics.render()
+
+    return expose
+
+
 @pytest.fixture
 def metrics():
     return Metrics()
@@ -14,7 +21,7 @@ def metrics():
 
 @pytest.fixture
 def app(metrics, store, upstreams):
-    return build_admin_app(metrics, Readiness(store, upstreams), HostPolicy("127.0.0.1"))
+    return build_admin_app(expose_of(metrics), Readiness(store, upstreams), HostPolicy("127.0.0.1"))
 
 
 async def test_metrics_are_prometheus_text(app, call, metrics):

@@ -15,6 +15,37 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         doc("Address to listen on. A loopback address keeps the gateway private to this machine."),
     ] = "127.0.0.1"
     port: Annotated[Port, doc("Port to listen on; 0 takes a free one.")] = 9000
+    workers: Annotated[
+        Count,
+        doc(
+            "Processes that serve, so that more than one core is used; more than one process needs PostgreSQL. What "
+            "counts per process counts in each.",
+            le=256,
+        ),
+    ] = 1
+    worker_start_seconds: Annotated[
+        Duration, doc("A worker that takes longer until it serves is killed and started again.", live=True, le=86_400)
+    ] = 60.0
+    worker_start_attempts: Annotated[
+        Count,
+        doc(
+            "When a worker has failed to start so often in a row and no other serves, the gateway gives up and ends.",
+            live=True,
+        ),
+    ] = 5
+    worker_restart_seconds: Annotated[
+        Duration,
+        doc(
+            "Longest pause before a worker that ended is started again; the first is half a second, and each is twice "
+            "the one before until a worker has served for longer than this.",
+            live=True,
+            le=86_400,
+        ),
+    ] = 30.0
+    worker_answer_seconds: Annotated[
+        Duration,
+        doc("How long the admin listener waits for what a worker has to say about itself.", live=True, le=3600),
+    ] = 5.0
     max_request_body_bytes: Annotated[
         Size, doc("Largest request body; a larger one is refused with 413.", live=True)
     ] = 10 * MIB

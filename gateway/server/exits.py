@@ -1,0 +1,5 @@
+"""How a process ends."""
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_UNUSABLE = 2
