@@ -12,13 +12,15 @@ from gateway.telemetry.metrics import Metrics
 
 # A metric costs as much as an event.
 _COUNTED_TOGETHER = 32
-_TOLD_DELTAS = (
-    events.OutputTextDelta,
-    events.RefusalDelta,
-    events.ReasoningTextDelta,
-    events.SummaryTextDelta,
-    events.FunctionArgumentsDelta,
-    events.CustomInputDelta,
+_TOLD_DELTAS = frozenset(
+    {
+        events.OutputTextDelta,
+        events.RefusalDelta,
+        events.ReasoningTextDelta,
+        events.SummaryTextDelta,
+        events.FunctionArgumentsDelta,
+        events.CustomInputDelta,
+    }
 )
 
 
@@ -33,7 +35,7 @@ class Outbox:
     """
 
     def __init__(self, turn: Turn, limits: Limits, metrics: Metrics, *, overhead: int = 0) -> None:
-        self.largest = 0
+        self._largest = 0
         self._turn = turn
         self._limits = limits
         self._overhead = overhead
@@ -47,6 +49,11 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._batch)
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest event kept, with what the transport adds."""
+        return self._largest and self._largest + self._overhead
 
     @property
     def next_number(self) -> int:
@@ -83,11 +90,13 @@ class Outbox:
 
     def keep(self, event: Event, data: bytes) -> None:
         """Keep an event that is encoded already."""
-        self.largest = max(self.largest, len(data) + self._overhead)
-        if not self._saw_delta and isinstance(event, _TOLD_DELTAS):
+        kind = type(event)
+        if len(data) > self._largest:
+            self._largest = len(data)
+        if not self._saw_delta and kind in _TOLD_DELTAS:
             self._saw_delta = True
             self._metrics.defer(self._metrics.ttft_seconds.observe, time.perf_counter() - self._began)
-        self._batch.append((events.NAMES[type(event)], data))
+        self._batch.append((events.NAMES[kind], data))
 
     def take(self) -> list[EncodedEvent]:
         """Return what was kept, as one batch."""

@@ -274,16 +274,18 @@ class Run:
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
         round_, ingest, keep = self._round, self._turn.ingest, self._outbox.add
+        tells = self._channel is not None
         for name, data in blocks:
-            if data[:1] != b"{" and data.strip() in _NO_EVENTS:
+            if not data.startswith(b"{") and data.strip() in _NO_EVENTS:
                 continue
-            self._longest_line = max(self._longest_line, len(data))
+            if len(data) > self._longest_line:
+                self._longest_line = len(data)
             event = parse(name, data)
             if type(event) is Unknown:
                 self._metrics.unknown_events_total.inc()
                 continue
             out = ingest(round_, event)
-            if self._channel is not None:
+            if tells:
                 for one in out:
                     keep(one)
             self._told = True

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from gateway.protocol import upstream_events as up
-from gateway.protocol.announcer import Announcer, Flow, Round
+from gateway.protocol.announcer import Announcer, Round
 from gateway.protocol.carriage import Carriage
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import Event, read_hosted
+from gateway.protocol.flow import Flow
 from gateway.protocol.items import OutputItem
 from gateway.protocol.ledger import VALUE_BYTES, Ledger, charge, text_bytes
 from gateway.protocol.naming import Naming
@@ -69,13 +70,12 @@ class Accumulator:
     # ------------------------------------------------------------ what the turn calls
 
     def apply(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
-        """Return the client's events for one engine event; events that carry nothing for items give none.
+        """Return the client's events for one engine event, whose class is one of `EVENTS`.
 
         Raises:
             ResourceLimitExceeded: the ledger refused; the client's events so far remain true.
         """
-        handler = self._HANDLERS.get(type(event))
-        return handler(self, round_, event) if handler else []
+        return self.EVENTS[type(event)](self, round_, event)
 
     def adopt(self, round_: Round, index: int, item: Any) -> list[Event]:
         """Take an item of a round's final snapshot that was not streamed, or whose stream was never finished."""
@@ -158,7 +158,6 @@ class Accumulator:
             round_.by_index[index] = slot
         round_.queue.append(slot)
         round_.last = slot
-        round_.flow = None
         round_.opened += 1
         return slot
 
@@ -184,8 +183,9 @@ class Accumulator:
             self._take_part(slot, self._part(slot, kind, index), value)
         if isinstance(slot, CallSlot):
             self._take_name(slot, item.get("name"))
-        elif isinstance(slot, ReasoningSlot | MessageSlot):
-            self._ledger.grow(slot, slot.adopt(item))
+        elif isinstance(slot, (MessageSlot, ReasoningSlot)):
+            if grown := slot.adopt(item):
+                self._ledger.grow(slot, grown)
         else:
             assert isinstance(slot, OpaqueSlot)
             slot.item = {**item, "id": slot.id}
@@ -197,9 +197,10 @@ class Accumulator:
                 self._ledger.grow(slot, charge(value) - charge(part.value))
                 part.value = value
             return
-        self._push(slot, part, part.missing(part_text(value)))
-        if isinstance(part, TextPart):
-            self._ledger.grow(slot, part.adopt(value.get("annotations"), value.get("logprobs")))
+        if not part.settled:
+            self._push(slot, part, part.missing(part_text(value)))
+        if isinstance(part, TextPart) and (grown := part.adopt(value.get("annotations"), value.get("logprobs"))):
+            self._ledger.grow(slot, grown)
 
     def _begin_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
         """Keep what a part holds when it is added until it ends: the engine may say it again, or go on from there."""
@@ -229,77 +230,74 @@ class Accumulator:
 
     # ------------------------------------------------------------ parts
 
-    def _on_part(self, round_: Round, event: PartEvent, until: Literal["open", "close"]) -> list[Event]:
-        kind: type[Part] = ReasoningPart
-        if isinstance(event, up.PartAdded | up.PartDone):
-            kind = kind_of_part(event.part, self._locate(round_, event.item_id, event.output_index))
-        elif isinstance(event, up.SummaryLocated):
-            kind = SummaryPart
-        index = event.summary_index if isinstance(event, up.SummaryLocated) else event.content_index
-        slot = self._owner(round_, event, kind)
+    def _on_part(
+        self, round_: Round, event: PartEvent, until: Literal["open", "close"], kind: type[Part] | None = None
+    ) -> list[Event]:
+        slot = self._locate(round_, event.item_id, event.output_index)
+        kind = kind or kind_of_part(event.part, slot)
+        slot = self._fit(round_, event, kind, slot)
         if slot.closed:
             return []
-        part = self._part(slot, kind, index or 0)
+        part = self._part(slot, kind, event.index or 0)
         take = self._begin_part if until == "open" else self._take_part
         take(slot, part, event.part or {})
         return self._tell(round_, slot, part, until)
 
     def _on_text_delta(self, round_: Round, event: up.TextDelta) -> list[Event]:
         if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
-            part = self._part(slot, TextPart, event.content_index or 0)
+            part = self._part(slot, TextPart, event.index or 0)
             if isinstance(part, TextPart) and not part.settled:
                 self._ledger.grow(slot, charge(event.logprobs) - VALUE_BYTES)
                 part.push_logprobs(event.logprobs)
-        return self._grow(round_, event, TextPart, event.content_index)
+        return self._grow(round_, event, TextPart)
 
     def _on_text_done(self, round_: Round, event: up.TextDone) -> list[Event]:
         if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
-            part = self._part(slot, TextPart, event.content_index or 0)
+            part = self._part(slot, TextPart, event.index or 0)
             assert isinstance(part, TextPart)
             self._ledger.grow(slot, part.adopt(None, event.logprobs))
-        return self._settle(round_, event, TextPart, event.content_index, event.text)
+        return self._settle(round_, event, TextPart, event.text)
 
     def _on_annotation(self, round_: Round, event: up.AnnotationAdded) -> list[Event]:
         slot = self._owner(round_, event, TextPart)
-        part = self._part(slot, TextPart, event.content_index or 0) if not slot.closed else None
+        part = self._part(slot, TextPart, event.index or 0) if not slot.closed else None
         if not isinstance(part, TextPart) or part.closed:
             return []
         self._ledger.grow(slot, charge(event.annotation))
         part.annotations.append(event.annotation)
         return self._announcer.tell_part(round_, slot, part)
 
-    def _grow(self, round_: Round, event: Any, kind: type[Part], index: int | None) -> list[Event]:
-        flow, delta, origin = round_.flow, event.delta, (kind, event.item_id, event.output_index, index)
-        if flow is not None and flow.origin == origin and flow.part.flows(delta):
-            self._ledger.grow(flow.slot, text_bytes(delta))
-            return [flow.part.say(delta, flow.slot)]
+    def _grow(self, round_: Round, event: Any, kind: type[Part]) -> list[Event]:
         slot = self._owner(round_, event, kind)
         if slot.closed:
             return []
-        part = self._part(slot, kind, index or 0)
-        self._hear(slot, part, delta)
-        round_.flow = Flow(origin, slot, part)
-        return self._announcer.tell_part(round_, slot, part)
+        part = self._part(slot, kind, event.index or 0)
+        self._hear(slot, part, event.delta)
+        out = self._announcer.tell_part(round_, slot, part)
+        if part.flows:
+            round_.flow = Flow(event, slot, part, self._ledger)
+        return out
 
-    def _settle(self, round_: Round, event: Any, kind: type[Part], index: int | None, text: str | None) -> list[Event]:
+    def _settle(self, round_: Round, event: Any, kind: type[Part], text: str | None) -> list[Event]:
         slot = self._owner(round_, event, kind)
         if slot.closed:
             return []
-        part = self._part(slot, kind, index or 0)
+        part = self._part(slot, kind, event.index or 0)
         self._push(slot, part, part.missing(text))
         return self._tell(round_, slot, part, "settle")
 
     def _tell(self, round_: Round, slot: Slot, part: Part, until: Literal["open", "settle", "close"]) -> list[Event]:
         if until != "open":
             self._end_part(slot, part)
-            for one in (part,) if part.mirror is None else (part, part.mirror):
-                one.settled = True
-                one.closed = one.closed or until == "close"
+            part.settle(close=until == "close")
         return self._announcer.tell_part(round_, slot, part)
 
     def _owner(self, round_: Round, event: up.Located, kind: type[Part]) -> Slot:
-        slot = self._locate(round_, event.item_id, event.output_index)
-        fits = ReasoningSlot if kind in (ReasoningPart, SummaryPart) else MessageSlot
+        return self._fit(round_, event, kind, self._locate(round_, event.item_id, event.output_index))
+
+    def _fit(self, round_: Round, event: up.Located, kind: type[Part], slot: Slot | None) -> Slot:
+        """Return the item that was found for an event, or a new one where it cannot hold that kind of part."""
+        fits = ReasoningSlot if kind is ReasoningPart or kind is SummaryPart else MessageSlot
         if isinstance(slot, fits) and not (slot.closed and event.item_id and event.item_id not in round_.by_id):
             return slot
         return self._open(round_, self._naming.slot_for_part(kind), event.item_id, event.output_index)
@@ -371,25 +369,25 @@ class Accumulator:
         return self._announcer.advance(round_, slot)
 
     # One table for all: handlers bound to an instance would tie it into a reference cycle.
-    _HANDLERS: ClassVar[dict[type[up.UpstreamEvent], Callable[["Accumulator", Round, Any], list[Event]]]] = {
+    EVENTS: ClassVar[dict[type[up.UpstreamEvent], Callable[["Accumulator", Round, Any], list[Event]]]] = {
         up.TextDelta: _on_text_delta,
-        up.ReasoningDelta: lambda self, r, e: self._grow(r, e, ReasoningPart, e.content_index),
-        up.RefusalDelta: lambda self, r, e: self._grow(r, e, RefusalPart, e.content_index),
-        up.SummaryDelta: lambda self, r, e: self._grow(r, e, SummaryPart, e.summary_index),
+        up.ReasoningDelta: lambda self, r, e: self._grow(r, e, ReasoningPart),
+        up.RefusalDelta: lambda self, r, e: self._grow(r, e, RefusalPart),
+        up.SummaryDelta: lambda self, r, e: self._grow(r, e, SummaryPart),
         up.ArgumentsDelta: _on_arguments_delta,
         up.InputDelta: _on_arguments_delta,
         up.ItemAdded: _on_item_added,
         up.ItemDone: _on_item_done,
         up.PartAdded: lambda self, r, e: self._on_part(r, e, "open"),
-        up.ReasoningPartAdded: lambda self, r, e: self._on_part(r, e, "open"),
+        up.ReasoningPartAdded: lambda self, r, e: self._on_part(r, e, "open", ReasoningPart),
         up.PartDone: lambda self, r, e: self._on_part(r, e, "close"),
-        up.ReasoningPartDone: lambda self, r, e: self._on_part(r, e, "close"),
-        up.SummaryPartAdded: lambda self, r, e: self._on_part(r, e, "open"),
-        up.SummaryPartDone: lambda self, r, e: self._on_part(r, e, "close"),
+        up.ReasoningPartDone: lambda self, r, e: self._on_part(r, e, "close", ReasoningPart),
+        up.SummaryPartAdded: lambda self, r, e: self._on_part(r, e, "open", SummaryPart),
+        up.SummaryPartDone: lambda self, r, e: self._on_part(r, e, "close", SummaryPart),
         up.TextDone: _on_text_done,
-        up.ReasoningDone: lambda self, r, e: self._settle(r, e, ReasoningPart, e.content_index, e.text),
-        up.RefusalDone: lambda self, r, e: self._settle(r, e, RefusalPart, e.content_index, e.refusal),
-        up.SummaryDone: lambda self, r, e: self._settle(r, e, SummaryPart, e.summary_index, e.text),
+        up.ReasoningDone: lambda self, r, e: self._settle(r, e, ReasoningPart, e.text),
+        up.RefusalDone: lambda self, r, e: self._settle(r, e, RefusalPart, e.refusal),
+        up.SummaryDone: lambda self, r, e: self._settle(r, e, SummaryPart, e.text),
         up.ArgumentsDone: _on_arguments_done,
         up.InputDone: _on_arguments_done,
         up.AnnotationAdded: _on_annotation,

@@ -7,26 +7,12 @@ all rounds.
 """
 
 from collections import deque
-from typing import NamedTuple
 
 from gateway.protocol.events import Event, OutputItemAdded, OutputItemDone
+from gateway.protocol.flow import Flow
 from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.parts import Part
 from gateway.protocol.slots import Slot
-
-
-class Flow(NamedTuple):
-    """The text that grew last, so that its next delta needs no search.
-
-    Attributes:
-        origin: how the engine calls it: the kind of part, the item's id and index, the part's index.
-        slot: the item.
-        part: the part.
-    """
-
-    origin: tuple[type[Part], str | None, int | None, int | None]
-    slot: Slot
-    part: Part
 
 
 class Round:
@@ -36,7 +22,7 @@ class Round:
         agent: path of the agent the inference belongs to.
         opened: how many items it has opened.
         ended: the engine's terminal event has been taken.
-        flow: the text that grew last, until another item is opened.
+        flow: the text that the engine's last event made grow, if the client has seen all of it.
     """
 
     __slots__ = ("agent", "by_id", "by_index", "ended", "flow", "held", "last", "opened", "queue")
@@ -67,7 +53,7 @@ class Announcer:
             return self.advance(round_, slot)
         out = part.flush(slot)
         if part.mirror is not None:
-            out.extend(part.mirror.flush(slot))
+            out += part.mirror.flush(slot)
         return out
 
     def advance(self, round_: Round, slot: Slot) -> list[Event]:
@@ -106,12 +92,13 @@ class Announcer:
     def _tell(self, round_: Round, out: list[Event]) -> None:
         while round_.queue and (slot := round_.queue[0]).ready:
             if not slot.announced:
-                out.extend(self.release(round_, "completed"))
+                if round_.held is not None:
+                    out += self.release(round_, "completed")
                 slot.announced = True
                 slot.output_index = len(self._told)
                 self._told.append(slot)
                 out.append(OutputItemAdded(output_index=slot.output_index, item=slot.skeleton()))
-            out.extend(slot.flush())
+            out += slot.flush()
             if not slot.closed:
                 return
             round_.held = round_.queue.popleft()

@@ -53,17 +53,26 @@ class UuidIds:
     forked process must not share an instance.
     """
 
-    __slots__ = ("_random",)
+    __slots__ = ("_millisecond", "_stamp", "_tails")
 
     def __init__(self) -> None:
-        self._random: list[str] = []
+        self._tails: list[str] = []
+        self._millisecond = -1
+        self._stamp = ""
 
     def mint(self, prefix: str) -> str:
         """Return `<prefix>_<32 hex digits>`."""
-        if not self._random:
-            digits = os.urandom(_RANDOM_BYTES * _BATCH).hex()
-            self._random = [digits[start : start + _DIGITS] for start in range(0, len(digits), _DIGITS)]
-        random = self._random.pop()
-        # Version 7, and a variant digit whose two high bits are 10.
-        variant = _VARIANTS[random[0]]
-        return f"{prefix}_{time.time_ns() // 1_000_000:012x}7{random[1:4]}{variant}{random[4:19]}"
+        if not self._tails:
+            self._tails = _draw_tails()
+        now = time.time_ns() // 1_000_000
+        if now != self._millisecond:
+            # Of several ids within a millisecond only the first pays for its digits.
+            self._millisecond, self._stamp = now, f"_{now:012x}"
+        return prefix + self._stamp + self._tails.pop()
+
+
+def _draw_tails() -> list[str]:
+    """Return the random digits of many ids: version 7, and a variant digit whose two high bits are 10."""
+    digits = os.urandom(_RANDOM_BYTES * _BATCH).hex()
+    drawn = (digits[start : start + _DIGITS] for start in range(0, len(digits), _DIGITS))
+    return [f"7{random[1:4]}{_VARIANTS[random[0]]}{random[4:19]}" for random in drawn]

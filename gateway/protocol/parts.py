@@ -6,7 +6,7 @@ part that was streamed, one that waited its turn and one that came as a finished
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import to_builtins
 
@@ -16,7 +16,7 @@ from gateway.protocol.ledger import charge
 from gateway.protocol.upstream_events import text_of
 
 
-class Owner:
+class Owner(Protocol):
     """The item a part belongs to, as the client knows it.
 
     Attributes:
@@ -24,11 +24,8 @@ class Owner:
         output_index: the item's index in the response, -1 until it is announced.
     """
 
-    __slots__ = ("id", "output_index")
-
-    def __init__(self, item_id: str) -> None:
-        self.id = item_id
-        self.output_index = -1
+    id: str
+    output_index: int
 
 
 class Part:
@@ -74,8 +71,9 @@ class Part:
         self._chunks.append(text)
         self._pending.append(text)
 
-    def flows(self, delta: str) -> bool:
-        """Whether the client has seen everything of this part and a delta is all there is to tell, with `say`."""
+    @property
+    def flows(self) -> bool:
+        """Whether the client has seen everything of this part, and a delta is all there is to tell, with `say`."""
         return (
             self.announced
             and not self.settled
@@ -83,13 +81,19 @@ class Part:
             and not self.half
             and self.opening is None
             and self.mirror is None
-            and "" < delta[-1:] < "\ud800"
         )
 
     def say(self, delta: str, owner: Owner) -> Event:
         """Append a delta and return its event."""
         self._chunks.append(delta)
         return self._delta(delta, owner)
+
+    def settle(self, *, close: bool) -> None:
+        """Make the text final, that of a mirror too; closed, nothing of the part will change any more."""
+        self.settled = True
+        self.closed = self.closed or close
+        if self.mirror is not None:
+            self.mirror.settle(close=close)
 
     def hear(self, delta: str) -> str:
         """Return the text to push for a delta.
@@ -131,7 +135,7 @@ class Part:
         out: list[Event] = []
         if not self.announced:
             self.announced = True
-            out.extend(self._added(owner))
+            out += self._added(owner)
         if self._pending:
             text = self._pending[0] if len(self._pending) == 1 else "".join(self._pending)
             self._pending.clear()
@@ -139,10 +143,10 @@ class Part:
         if self.settled and not self._said_text:
             self._said_text = True
             out.append(self._text_done(owner))
-        out.extend(self._details(owner))
+        out += self._details(owner)
         if self.closed and not self._said_done:
             self._said_done = True
-            out.extend(self._done(owner))
+            out += self._done(owner)
         return out
 
     def render(self) -> Any:
@@ -217,10 +221,12 @@ class TextPart(Part):
         return items.OutputText(text="")
 
     def _delta(self, text: str, owner: Owner) -> Event:
-        logprobs, self._logprobs_pending = self._logprobs_pending, []
-        return events.OutputTextDelta(
-            content_index=self.index, delta=text, logprobs=logprobs, item_id=owner.id, output_index=owner.output_index
+        event = events.OutputTextDelta(
+            content_index=self.index, delta=text, item_id=owner.id, output_index=owner.output_index
         )
+        if self._logprobs_pending:
+            event.logprobs, self._logprobs_pending = self._logprobs_pending, []
+        return event
 
     def _text_done(self, owner: Owner) -> Event:
         return events.OutputTextDone(

@@ -17,7 +17,6 @@ from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.ledger import VALUE_BYTES, charge, text_bytes
 from gateway.protocol.parts import (
     OpaquePart,
-    Owner,
     Part,
     ReasoningPart,
     RefusalPart,
@@ -36,8 +35,8 @@ GivenPart = tuple[type[Part], int, dict[str, Any]]
 """A part of an engine's item: its class, the engine's index, and the engine's object."""
 
 
-class Slot(Owner):
-    """Base of all slots.
+class Slot:
+    """Base of all slots; each is the `Owner` of its parts.
 
     Attributes:
         announced: the client has seen `output_item.added`.
@@ -46,10 +45,11 @@ class Slot(Owner):
         final: the item as its `output_item.done` carried it, else None.
     """
 
-    __slots__ = ("_counts", "_parts", "announced", "closed", "engine_id", "final")
+    __slots__ = ("_counts", "_parts", "announced", "closed", "engine_id", "final", "id", "output_index")
 
     def __init__(self, item_id: str) -> None:
-        super().__init__(item_id)
+        self.id = item_id
+        self.output_index = -1
         self.announced = False
         self.closed = False
         self.engine_id: str | None = None
@@ -118,7 +118,7 @@ class Slot(Owner):
         """Return the events that tell the client what it has not seen of the parts."""
         out: list[Event] = []
         for part in self._parts.values():
-            out.extend(part.flush(self))
+            out += part.flush(self)
         return out
 
 

@@ -97,6 +97,11 @@ class Turn:
             UpstreamError: the engine reported a failure.
             ResourceLimitExceeded: the turn would retain more than `max_retained_bytes`.
         """
+        flow = round_.flow
+        if flow is not None and (told := flow.tell(event)) is not None:
+            told.sequence_number = self._next
+            self._next += 1
+            return [told]
         self._take(round_, event)
         return self._hand_over()
 
@@ -172,19 +177,20 @@ class Turn:
     # ------------------------------------------------------------ inside
 
     def _take(self, round_: Round, event: up.UpstreamEvent) -> None:
+        round_.flow = None
         if round_.ended:
             return
-        if isinstance(event, up.Ended):
-            self._end_round(round_, event)
-        elif isinstance(event, up.Failure):
-            raise UpstreamError(event.message, code=event.code)
-        else:
+        if type(event) in Accumulator.EVENTS:
             try:
                 self._owed += self._items.apply(round_, event)
             except ValidationError as error:
                 raise UpstreamError(
                     f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event"
                 ) from error
+        elif isinstance(event, up.Ended):
+            self._end_round(round_, event)
+        elif isinstance(event, up.Failure):
+            raise UpstreamError(event.message, code=event.code)
 
     def _hand_over(self) -> list[Event]:
         out = self._owed

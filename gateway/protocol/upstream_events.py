@@ -33,13 +33,13 @@ class Located(UpstreamEvent):
 class PartLocated(Located):
     """Names a content part, the first when the engine does not say."""
 
-    content_index: int | None = None
+    index: int | None = field(default=None, name="content_index")
 
 
 class SummaryLocated(Located):
     """Names a summary part, the first when the engine does not say."""
 
-    summary_index: int | None = None
+    index: int | None = field(default=None, name="summary_index")
 
 
 # fmt: off

@@ -33,7 +33,7 @@ def test_an_event_without_a_type_is_known_by_its_name(type_):
 def test_fields_are_read():
     assert parsed(
         {"type": "response.output_text.delta", "item_id": "m", "output_index": 1, "content_index": 2, "delta": "é"}
-    ) == up.TextDelta(item_id="m", output_index=1, content_index=2, delta="é")
+    ) == up.TextDelta(item_id="m", output_index=1, index=2, delta="é")
     item = {"type": "message", "content": [{"deep": [1]}]}
     assert parsed({"type": "response.output_item.done", "item": item, "output_index": 3}) == up.ItemDone(
         item=item, output_index=3
