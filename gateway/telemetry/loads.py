@@ -24,7 +24,7 @@ class Level:
     def set(self, now: int) -> None:
         """Replace the number."""
         self.now = now
-        if now > self.high:  # noqa: PLR1730 - a call of max costs twice as much
+        if now > self.high:
             self.high = now
 
 
