@@ -16,8 +16,9 @@ from gateway.engine.service import Engine
 from gateway.ports import Authenticator, Clock, Ids, Store, Upstream
 from gateway.protocol.ids import UuidIds
 from gateway.storage.faults import StorageNotReady
+from gateway.telemetry.exporters import TracingError
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.tracing import Tracing, TracingError
+from gateway.telemetry.tracing import Tracing
 from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
 from gateway.transport.websocket import WebSocketEndpoint
@@ -102,7 +103,7 @@ def build_parts(
     if endpoint is None:
         endpoint = served = ResponsesEndpoint(engine, config, metrics)
         reconfigure.append(served.reconfigure)
-    sockets = WebSocketEndpoint(engine, config, metrics)
+    sockets = WebSocketEndpoint(engine, config, metrics, tracing)
     reconfigure.append(sockets.reconfigure)
     return Parts(
         config=config,

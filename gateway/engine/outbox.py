@@ -30,8 +30,12 @@ class Outbox:
     Args:
         turn: numbers the events; gets back the number of one that cannot be sent.
         limits: `max_stream_event_bytes` bounds each event.
-        metrics: counts events and times the first delta, from the making of the outbox.
+        metrics: counts events and times deltas, the first from the making of the outbox.
         overhead: bytes the transport adds to each event, which count as well.
+
+    Attributes:
+        began: when it was made, by `time.perf_counter`.
+        first_delta: when the first delta was kept, by the same clock; 0 before.
     """
 
     def __init__(self, turn: Turn, limits: Limits, metrics: Metrics, *, overhead: int = 0) -> None:
@@ -44,8 +48,9 @@ class Outbox:
         self._batch: list[EncodedEvent] = []
         self._taken = 0
         self._counted = 0
-        self._began = time.perf_counter()
-        self._saw_delta = False
+        self.began = time.perf_counter()
+        self.first_delta = 0.0
+        self._last_read = 0.0
 
     def __len__(self) -> int:
         return len(self._batch)
@@ -93,9 +98,9 @@ class Outbox:
         kind = type(event)
         if len(data) > self._largest:
             self._largest = len(data)
-        if not self._saw_delta and kind in _TOLD_DELTAS:
-            self._saw_delta = True
-            self._metrics.defer(self._metrics.ttft_seconds.observe, time.perf_counter() - self._began)
+        if not self.first_delta and kind in _TOLD_DELTAS:
+            self.first_delta = time.perf_counter()
+            self._metrics.defer(self._metrics.ttft_seconds.observe, self.first_delta - self.began)
         self._batch.append((events.NAMES[kind], data))
 
     def take(self) -> list[EncodedEvent]:
@@ -104,6 +109,16 @@ class Outbox:
         self._taken += len(batch)
         if self._taken - self._counted >= _COUNTED_TOGETHER:
             self.count()
+        return batch
+
+    def take_read(self) -> list[EncodedEvent]:
+        """Return what one read of the upstream left, and note how long it was in coming, from the first delta on."""
+        batch = self.take()
+        if self.first_delta:
+            now = time.perf_counter()
+            if self._last_read:
+                self._metrics.inter_token_tally.note((now - self._last_read) / len(batch), len(batch))
+            self._last_read = now
         return batch
 
     def count(self) -> None:

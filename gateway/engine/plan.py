@@ -36,11 +36,13 @@ class RunSettings(Struct, frozen=True, kw_only=True):
         limits: the four response limits.
         commit_after_seconds: when a stream is started although the upstream has not accepted the call yet.
         deadline_seconds: longest life of a run.
+        content_bytes: how much of each part of an inference call's content its span may tell; 0 for nothing.
     """
 
     limits: Limits
     commit_after_seconds: float
     deadline_seconds: float
+    content_bytes: int = 0
 
 
 class Plan(Struct, frozen=True, kw_only=True):

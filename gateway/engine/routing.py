@@ -20,6 +20,7 @@ class Route(NamedTuple):
         salted: every caller gets a prefix cache of its own there.
         headers: names of the caller's headers that are passed on to it, in lower case.
         model: the model's name there.
+        configured: whether the model is named in the configuration, rather than by a caller alone.
     """
 
     upstream: Upstream
@@ -28,6 +29,12 @@ class Route(NamedTuple):
     salted: bool
     headers: frozenset[bytes]
     model: str
+    configured: bool = False
+
+    @property
+    def known_model(self) -> str:
+        """The model as metrics have it: `other`, unless the configuration or the server's own list has its name."""
+        return self.model if self.configured or self.upstream.serves(self.model) else "other"
 
     def pick_headers(self, sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         """Return those of a caller's headers that are passed on."""
@@ -66,9 +73,9 @@ class Routing:
                 model="",
             )
             for model in config.models:
-                self._named.setdefault(model, route._replace(model=model))
+                self._named.setdefault(model, route._replace(model=model, configured=True))
             for alias, model in config.aliases.items():
-                self._named[alias] = route._replace(model=model)
+                self._named[alias] = route._replace(model=model, configured=True)
             if not config.models and self._open is None:
                 self._open = route
 

@@ -16,6 +16,7 @@ from gateway.engine.failures import log_failure, name_outcome
 from gateway.engine.outbox import Outbox
 from gateway.engine.plan import Plan, RunSettings
 from gateway.engine.progress import Progress
+from gateway.engine.spans import conclude_agent, conclude_call, describe_agent, describe_call
 from gateway.ports import Clock, UpstreamCall, UpstreamExchange
 from gateway.protocol import codec
 from gateway.protocol.announcer import Round
@@ -32,8 +33,8 @@ from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
 from gateway.protocol.turn import minimal_error
 from gateway.protocol.upstream_events import Unknown, parse
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.names import LOGGER_ENGINE
-from gateway.telemetry.tracing import Tracing
+from gateway.telemetry.names import ATTR_CANCELLED_BY, CANCELLED_BY_GATEWAY, EVENT_CANCELLED, LOGGER_ENGINE
+from gateway.telemetry.tracing import Span, Tracing, current_span
 
 _logger = logging.getLogger(LOGGER_ENGINE)
 _FIELD = b"data: "
@@ -62,6 +63,7 @@ class Run:
         self._clock = clock
         self._metrics = metrics
         self._tracing = tracing
+        self._span: Span = current_span()
         self._turn = plan.turn
         self._round: Round = plan.turn.open_round()
         self._channel: Channel | None = None
@@ -81,17 +83,18 @@ class Run:
         Raises:
             GatewayError: it failed; nothing was stored.
         """
-        try:
-            self._turn.begin()
-            async with self._deadline:
-                await self._infer(stream=False)
-            event = self._propose()
-            await self._commit(event.response)
-        except Exception as failure:
-            self._count_end("failed", failure)
-            raise
-        self._count_end(event.response.status)
-        return event.response
+        with self._start_agent():
+            try:
+                self._turn.begin()
+                async with self._deadline:
+                    await self._infer(stream=False)
+                event = self._propose()
+                await self._commit(event.response)
+            except Exception as failure:
+                self._count_end("failed", failure)
+                raise
+            self._count_end(event.response.status)
+            return event.response
 
     async def stream(self, channel: Channel) -> None:
         """Make the response as a stream of events, and tell every outcome but a cancellation.
@@ -100,17 +103,25 @@ class Run:
             GatewayError: it failed before the client was told anything.
         """
         self._channel = channel
-        try:
-            await (self._stream(channel) if self._plan.request.generate else self._warm_up(channel))
-        except GatewayError as error:
-            await self._fail(channel, error)
-        except Exception:
-            _logger.exception("a run failed unexpectedly")
-            await self._fail(channel, InternalError())
+        with self._start_agent():
+            try:
+                await (self._stream(channel) if self._plan.request.generate else self._warm_up(channel))
+            except GatewayError as error:
+                await self._fail(channel, error)
+            except Exception:
+                _logger.exception("a run failed unexpectedly")
+                await self._fail(channel, InternalError())
 
     def cut_off(self, error: GatewayError) -> None:
         """End the run with this error and abort its upstream call, unless its commit has begun: then it ends itself."""
+        self._span.note(EVENT_CANCELLED, {ATTR_CANCELLED_BY: CANCELLED_BY_GATEWAY})
         self._deadline.cut_off(error)
+
+    def _start_agent(self) -> Span:
+        self._span = self._tracing.start_agent()
+        if self._span.recording:
+            describe_agent(self._span, self._plan)
+        return self._span
 
     # ------------------------------------------------------------ a stream from begin to terminal
 
@@ -213,13 +224,17 @@ class Run:
         body = build_upstream_body(plan.request, plan.items, model=route.model, stream=stream)
         if route.salted:
             body["cache_salt"] = hashlib.sha256(plan.caller.principal.encode("utf-8", "surrogatepass")).hexdigest()
+        content_bytes = self._settings.content_bytes
         with await route.seats.take(), self._tracing.start_call(route.model) as span:
+            if span.recording:
+                describe_call(span, route, body, content_bytes)
             call = UpstreamCall(
                 body=codec.encode(route.upstream.dialect.adapt(body)),
                 stream=stream,
                 headers={**plan.caller.headers, **span.headers},
             )
-            exchange = await self._open(call)
+            began = time.perf_counter()
+            exchange = await self._open(call, began)
             try:
                 if exchange.is_event_stream:
                     await self._relay(exchange)
@@ -229,13 +244,19 @@ class Run:
                 error.message = route.upstream.redact(error.message)
                 raise
             finally:
+                self._metrics.count_usage(route.known_model, self._round.usage)
+                if span.recording:
+                    first = self._outbox.first_delta
+                    conclude_call(
+                        span, self._round, self._turn.output,
+                        first_chunk_seconds=first - began if first else None, content_bytes=content_bytes,
+                    )  # fmt: skip
                 if self._round.ended:
                     exchange.retire()
                 else:
                     await exchange.close()
 
-    async def _open(self, call: UpstreamCall) -> UpstreamExchange:
-        began = time.perf_counter()
+    async def _open(self, call: UpstreamCall, began: float) -> UpstreamExchange:
         status = "cancelled"
         try:
             exchange = await self._plan.route.upstream.open(call)
@@ -263,7 +284,7 @@ class Run:
                 if self._outbox:
                     if self._early is not None:
                         await self._settle_early()
-                    batch, channel = self._outbox.take(), self._channel
+                    batch, channel = self._outbox.take_read(), self._channel
                     assert channel is not None
                     if not channel.write(batch):
                         await channel.put(batch)
@@ -338,7 +359,10 @@ class Run:
 
     def _count_end(self, status: str, error: Exception | None = None) -> None:
         metrics = self._metrics
-        metrics.defer(metrics.responses_total.labels(self._plan.caller.transport, status).inc)
+        transport = self._plan.caller.transport
+        metrics.defer(metrics.responses_total.labels(transport, status).inc)
+        seconds = time.perf_counter() - self._outbox.began
+        metrics.defer(metrics.response_seconds.labels(transport, status).observe, seconds)
         metrics.defer(metrics.retained_bytes.observe, self._turn.ledger.total)
         if self._channel is not None:
             self._outbox.count()
@@ -347,6 +371,8 @@ class Run:
             metrics.limit_breaches_total.labels(error.resource).inc()
         if isinstance(error, GatewayError):
             log_failure(error)
+        if self._span.recording:
+            conclude_agent(self._span, self._turn, error)
 
     def _expect_channel(self) -> Channel:
         assert self._channel is not None

@@ -378,6 +378,7 @@ def _run_settings(config: GatewayConfig) -> RunSettings:
         ),
         commit_after_seconds=config.server.commit_after_seconds,
         deadline_seconds=config.engine.run_deadline_seconds,
+        content_bytes=config.telemetry.capture_content_max_bytes if config.telemetry.capture_content else 0,
     )
 
 

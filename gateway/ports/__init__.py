@@ -136,6 +136,15 @@ class Upstream(Protocol):
         """The dialect in use; may change when a probe recognises the server."""
         ...
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Its host and port."""
+        ...
+
+    def serves(self, model: str) -> bool:
+        """Tell whether the server's model list has the model, as far as is known without waiting for the server."""
+        ...
+
     async def open(self, call: UpstreamCall) -> UpstreamExchange:
         """Send the call and return once the upstream accepted it with status 200.
 

@@ -12,6 +12,7 @@ from gateway.protocol.events import Event, OutputItemAdded, OutputItemDone
 from gateway.protocol.flow import Flow
 from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.parts import Part
+from gateway.protocol.response import Usage
 from gateway.protocol.slots import Slot
 
 
@@ -23,9 +24,16 @@ class Round:
         opened: how many items it has opened.
         ended: the engine's terminal event has been taken.
         flow: the text that the engine's last event made grow, if the client has seen all of it.
+        response_id: the engine's own id of it, once that has said how it ended.
+        model: what the engine calls its model.
+        usage: its tokens.
+        reason: why it is incomplete.
     """
 
-    __slots__ = ("agent", "by_id", "by_index", "ended", "flow", "held", "last", "opened", "queue")
+    __slots__ = (
+        "agent", "by_id", "by_index", "ended", "flow", "held", "last", "model", "opened", "queue", "reason",
+        "response_id", "usage",
+    )  # fmt: skip
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
@@ -37,6 +45,10 @@ class Round:
         self.held: Slot | None = None
         self.last: Slot | None = None
         self.flow: Flow | None = None
+        self.response_id: str | None = None
+        self.model: str | None = None
+        self.usage: Usage | None = None
+        self.reason: str | None = None
 
 
 class Announcer:

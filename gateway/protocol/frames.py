@@ -6,6 +6,7 @@ fails then is a failed continuation, and one that cannot be routed is not.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -36,6 +37,11 @@ _INSIDE = tuple(
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 
 
+_TRACE_HEADERS = ("traceparent", "tracestate", "baggage")
+_HEADER_PREFIX = "ws_request_header_"
+# What may become a header of a request to an inference server, at most as long as headers of this kind have to be.
+_HEADER_VALUE = re.compile(r"[ -~]{1,8192}")
+
 # Statuses by the type of an error, for what an encoded event tells.
 _STATUSES = {kind.type: kind.status for kind in (InvalidRequest, RateLimitExceeded, UpstreamError, Unavailable)}
 
@@ -47,11 +53,13 @@ class CreateFrame(Struct, frozen=True, kw_only=True):
         stream_id: the lane it belongs to; None for the default lane.
         event_id: what errors about it repeat.
         body: the parameters by name, for an event stream whatever the client said.
+        trace: the client's trace context, as the headers of a request would carry it.
     """
 
     stream_id: str | None
     event_id: str | None
     body: dict[str, Any]
+    trace: Mapping[str, str] = {}
 
 
 class FrameError(Exception):
@@ -117,7 +125,7 @@ def read_frame(data: str | bytes, *, max_depth: int, default_model: str | None =
         body = _read_body(fields, default_model)
     except InvalidRequest as error:
         raise FrameError(error, stream_id=stream_id, event_id=event_id) from None
-    return CreateFrame(stream_id=stream_id, event_id=event_id, body=body)
+    return CreateFrame(stream_id=stream_id, event_id=event_id, body=body, trace=_read_trace(body))
 
 
 def refuse_binary() -> FrameError:
@@ -202,6 +210,19 @@ def _read_body(fields: dict[str, Any], default_model: str | None) -> dict[str, A
     if body.get("model") is None and default_model is not None:
         body["model"] = default_model
     return body
+
+
+def _read_trace(body: dict[str, Any]) -> Mapping[str, str]:
+    """Return the trace context among a create's client metadata, where clients put what they cannot send as headers."""
+    metadata = body.get("client_metadata")
+    if not isinstance(metadata, dict):
+        return {}
+    found = {
+        name: value
+        for name in _TRACE_HEADERS
+        if isinstance(value := metadata.get(_HEADER_PREFIX + name), str) and _HEADER_VALUE.fullmatch(value)
+    }
+    return found if "traceparent" in found else {}
 
 
 def _describe(kind: Any) -> str:

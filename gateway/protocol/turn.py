@@ -61,7 +61,7 @@ class Turn:
         self._next = 0
         # Events made but not handed over yet; what an error leaves here is owed before the terminal.
         self._owed: list[Event] = []
-        self._usage: Usage | None = None
+        self.usage: Usage | None = None
         self._reason: str | None = None
         self._items = Accumulator(
             self.ledger,
@@ -70,6 +70,11 @@ class Turn:
             used_call_ids if used_call_ids is not None else set(),
             summary_mode,
         )
+
+    @property
+    def output(self) -> list[Any]:
+        """The items so far."""
+        return self._items.output()
 
     # ------------------------------------------------------------ the way in
 
@@ -138,8 +143,8 @@ class Turn:
             status=status,
             completed_at=None if self._reason else now,
             incomplete_details=IncompleteDetails(reason=self._reason) if self._reason else None,
-            output=self._items.output(),
-            usage=self._usage,
+            output=self.output,
+            usage=self.usage,
         )
         kind = events.ResponseIncomplete if self._reason else events.ResponseCompleted
         return self._number([kind(response=response)])[0]
@@ -165,8 +170,8 @@ class Turn:
             self.response,
             status="failed",
             error=_response_error(error),
-            output=self._items.output(),
-            usage=self._usage,
+            output=self.output,
+            usage=self.usage,
         )
         return owed, self._failures(error)
 
@@ -204,7 +209,9 @@ class Turn:
         status = snapshot.get("status")
         if status not in ("completed", "incomplete", "failed", "cancelled"):
             status = _ENDED_STATUS[type(event)]
-        self._usage = add_usage(self._usage, read_usage(snapshot.get("usage")))
+        round_.response_id, round_.model = up.text_of(snapshot.get("id")), up.text_of(snapshot.get("model"))
+        round_.usage = read_usage(snapshot.get("usage"))
+        self.usage = add_usage(self.usage, round_.usage)
         if status in _FAILURES:
             raise _failure_of(snapshot, status)
         output = snapshot.get("output")
@@ -213,7 +220,7 @@ class Turn:
         if status == "incomplete":
             details = snapshot.get("incomplete_details")
             reason = details.get("reason") if isinstance(details, dict) else None
-            self._reason = reason if isinstance(reason, str) and reason else "max_output_tokens"
+            round_.reason = self._reason = reason if isinstance(reason, str) and reason else "max_output_tokens"
         self._owed.extend(self._items.end(round_, truncated=status == "incomplete"))
         round_.ended = True
 

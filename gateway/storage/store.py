@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -178,7 +179,10 @@ class SqlStore:
     async def _read(self, name: str, query: Callable[[Connection], T]) -> T:
         self._metrics.storage_reads_total.labels(query=name).inc()
         timeout = self._settings.statement_timeout_seconds + self._settings.busy_timeout_seconds
-        return await self._readers.run(query, timeout=timeout)
+        began = time.perf_counter()
+        found = await self._readers.run(query, timeout=timeout)
+        self._metrics.defer(self._metrics.storage_read_seconds.labels(name).observe, time.perf_counter() - began)
+        return found
 
     async def _examine(self, *, write: bool) -> StoreHealth:
         def look(connection: Connection) -> str | None:

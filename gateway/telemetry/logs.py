@@ -1,4 +1,4 @@
-"""Log lines: one JSON object or one console line per record, with the ids of the request at hand.
+"""Log lines: one JSON object or one console line per record, with the ids of the request and of the trace at hand.
 
 Any `extra={"name": value}` of a log call becomes a field of the line. Bodies and headers never do.
 """
@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import msgspec
 
 from gateway.telemetry import names
+from gateway.telemetry.tracing import current_span
 
 request_id_var: ContextVar[str | None] = ContextVar("gateway_request_id", default=None)
 """Id of the request this task works for: set at the edge, inherited by every task the request starts."""
@@ -100,6 +101,11 @@ def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
         yield names.FIELD_REQUEST_ID, request_id
     if (response_id := response_id_var.get()) is not None:
         yield names.FIELD_RESPONSE_ID, response_id
+    trace_id, span_id = current_span().ids
+    if trace_id:
+        yield names.FIELD_TRACE_ID, trace_id
+    if span_id:
+        yield names.FIELD_SPAN_ID, span_id
     if isinstance(record, AccessRecord):
         yield from record.fields.items()
         return

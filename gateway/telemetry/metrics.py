@@ -3,7 +3,6 @@
 import asyncio
 import platform
 from bisect import bisect_left
-from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -15,6 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric as PrometheusFamily
 
 from gateway import __version__
+from gateway.protocol.response import Usage
 from gateway.telemetry import names
 from gateway.telemetry.loads import CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad
 from gateway.telemetry.names import Metric
@@ -42,12 +42,17 @@ class Metrics:
         self.request_body_bytes = self._histogram(names.REQUEST_BODY_BYTES)
         self.response_errors_total = self._counter(names.RESPONSE_ERRORS)
         self.responses_total = self._counter(names.RESPONSES)
+        self.response_seconds = self._histogram(names.RESPONSE_SECONDS)
+        self.rejections_total = self._counter(names.REJECTIONS)
         self.active_responses = self._level(names.ACTIVE_RESPONSES, names.ACTIVE_RESPONSES_HIGH, Level())
         self.client_connections = self._level(names.CLIENT_CONNECTIONS, names.CLIENT_CONNECTIONS_HIGH, Level())
         self.watch(self._gauge(names.TASKS), _count_tasks)
         self.stream_events_total = self._counter(names.STREAM_EVENTS)
         self.ttft_seconds = self._histogram(names.TTFT_SECONDS)
+        self.inter_token_tally = Tally(self._histogram(names.INTER_TOKEN_SECONDS))
+        self._tokens_total = self._counter(names.TOKENS)
 
+        self.upstream_healthy = self._gauge(names.UPSTREAM_HEALTHY)
         self.upstream_requests_total = self._counter(names.UPSTREAM_REQUESTS)
         self.upstream_ttfb_seconds = self._histogram(names.UPSTREAM_TTFB_SECONDS)
         self.calls: dict[str, CallLoad] = {}
@@ -58,6 +63,7 @@ class Metrics:
         self.upstream_breaker_state = self._gauge(names.UPSTREAM_BREAKER_STATE)
 
         self.limit_breaches_total = self._counter(names.LIMIT_BREACHES)
+        self.limit_bytes = self._gauge(names.LIMIT_BYTES)
         self.retained_bytes = self._histogram(names.RETAINED_BYTES)
         self.stream_event_bytes = self._histogram(names.STREAM_EVENT_BYTES)
         self.upstream_line_bytes = self._histogram(names.UPSTREAM_LINE_BYTES)
@@ -103,6 +109,7 @@ class Metrics:
         self.storage_append_seconds = self._histogram(names.STORAGE_APPEND_SECONDS)
         self.storage_failures_total = self._counter(names.STORAGE_FAILURES)
         self.storage_reads_total = self._counter(names.STORAGE_READS)
+        self.storage_read_seconds = self._histogram(names.STORAGE_READ_SECONDS)
         self.storage_deletions_total = self._counter(names.STORAGE_DELETIONS)
 
         self.history_cache_lookups_total = self._counter(names.HISTORY_CACHE_LOOKUPS)
@@ -126,6 +133,24 @@ class Metrics:
         self._deferred.append((bump, amount))
         if len(self._deferred) >= _DEFERRED_TOGETHER:
             self._settle()
+
+    def count_usage(self, model: str, usage: Usage | None) -> None:
+        """Count the tokens of one inference call, if it told them.
+
+        Args:
+            model: never a caller's own word.
+            usage: its tokens.
+        """
+        if usage is None:
+            return
+        for kind, amount in (
+            ("input", usage.input_tokens),
+            ("cached", usage.input_tokens_details.cached_tokens),
+            ("output", usage.output_tokens),
+            ("reasoning", usage.output_tokens_details.reasoning_tokens),
+        ):
+            if amount:
+                self.defer(self._tokens_total.labels(model, kind).inc, amount)
 
     def watch_calls(self, upstream: str, load: CallLoad) -> None:
         """Show the calls of an inference server under its name from now on."""
@@ -158,6 +183,7 @@ class Metrics:
                 family.observe_all(amounts)
             else:
                 bump(sum(amounts))
+        self.inter_token_tally.settle()
 
     def _counter(self, metric: Metric) -> Counter:
         return _remember_children(Counter(metric.name, metric.help, metric.labels, registry=self.registry))
@@ -175,7 +201,7 @@ class Metrics:
         self.watch(now, lambda: level.now, *labels)
         self.watch(high, lambda: level.high, *labels)
 
-    def _histogram(self, metric: Metric) -> Histogram:
+    def _histogram(self, metric: Metric) -> "_Histogram":
         return _remember_children(
             _Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
         )
@@ -199,10 +225,50 @@ class _Histogram(Histogram):
 
     def observe_all(self, amounts: Sequence[float]) -> None:
         """Observe the values, in any order, at least one."""
-        self.largest = max(self.largest, *amounts)
-        self._sum.inc(sum(amounts))
-        for bucket, count in Counts(bisect_left(self._upper_bounds, amount) for amount in amounts).items():
-            self._buckets[bucket].inc(count)
+        counts = [0] * len(self._upper_bounds)
+        for amount in amounts:
+            counts[bisect_left(self._upper_bounds, amount)] += 1
+        self.add(counts, sum(amounts), max(amounts))
+
+    @property
+    def bounds(self) -> Sequence[float]:
+        """Upper bounds of the buckets, the last of which is infinite."""
+        return self._upper_bounds
+
+    def add(self, counts: Sequence[int], total: float, largest: float) -> None:
+        """Add values by how many each bucket gets, their sum and the largest."""
+        self.largest = max(self.largest, largest)
+        self._sum.inc(total)
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            if count:
+                bucket.inc(count)
+
+
+class Tally:
+    """Takes many values for a histogram without labels as plain numbers, on the event loop alone.
+
+    Args:
+        family: where they come to be when the metrics are read.
+    """
+
+    def __init__(self, family: _Histogram) -> None:
+        self._family = family
+        self._bounds = family.bounds
+        self._counts = [0] * len(self._bounds)
+        self._sum = 0.0
+        self._largest = 0.0
+
+    def note(self, amount: float, times: int) -> None:
+        """Observe a value several times."""
+        self._counts[bisect_left(self._bounds, amount)] += times
+        self._sum += amount * times
+        self._largest = max(self._largest, amount)
+
+    def settle(self) -> None:
+        """Hand over what was noted."""
+        self._family.add(self._counts, self._sum, self._largest)
+        self._counts = [0] * len(self._bounds)
+        self._sum = self._largest = 0.0
 
 
 class _BeforeAll:

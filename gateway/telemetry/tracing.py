@@ -1,84 +1,122 @@
 """Traces, configured by the `OTEL_*` environment alone.
 
-One SERVER span per request and one CLIENT span per inference call, never a span or an event per delta. Without a
-configured exporter there is no provider: spans are one shared object that does nothing, and a caller's own trace
-context is handed on to the inference server as it came.
+A request, or a create of a WebSocket, is one trace: its SERVER span, an INTERNAL span for each agent that runs, and a
+CLIENT span for each inference call; never a span or an event per delta. Whether a trace is recorded is decided once, at
+its root. What is not recorded costs an id and no more, and without an exporter there is not even that: the caller's own
+trace context is handed on to the inference server as it came.
 """
 
+import re
+from asyncio import CancelledError
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
-from importlib.metadata import entry_points
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway import __version__
+from gateway.protocol.errors import GatewayError
 from gateway.telemetry import names
+from gateway.telemetry.exporters import build_provider
 
-Attribute = str | int | float | bool
+Attribute: TypeAlias = str | int | float | bool | tuple[str, ...]
+Carrier: TypeAlias = Mapping[str, str]
+"""A caller's trace context: `traceparent`, `tracestate` and `baggage`, as far as sent."""
 
-_EXPORTERS = "opentelemetry_traces_exporter"
-_OTLP_BY_PROTOCOL = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
-_OTLP_PACKAGES = {
-    "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http",
-    "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
-}
+_TRACEPARENT = "traceparent"
+_BAGGAGE = "baggage"
+_TRACE_ID = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_ROOT = otel_context.Context()
 _propagator = TraceContextTextMapPropagator()
-_incoming: ContextVar[Mapping[str, str] | None] = ContextVar("gateway_incoming_trace", default=None)
-
-
-class TracingError(ValueError):
-    """The `OTEL_*` environment asks for something that is not there."""
 
 
 class Span:
-    """One span, or nothing at all; ends when its `with` block does, marked with the error that left the block.
+    """One span, or what stands for it when nothing is recorded; ends with its `with` block.
 
-    Attributes:
-        headers: trace context to send along with what this span covers.
+    Args:
+        carrier: what the caller sent.
+        context: ids of the span; None without tracing.
+        recorded: the span itself, if it is recorded.
     """
 
-    __slots__ = ("_span", "_token", "headers")
+    __slots__ = ("_carrier", "_context", "_headers", "_recorded", "_token")
 
     def __init__(
-        self,
-        span: trace.Span | None = None,
-        headers: Mapping[str, str] | None = None,
-        token: Token[otel_context.Context] | None = None,
+        self, carrier: Carrier, context: SpanContext | None = None, recorded: trace.Span | None = None
     ) -> None:
-        self._span = span
-        self._token = token
-        self.headers = headers or {}
+        self._carrier = carrier
+        self._context = context
+        self._recorded = recorded
+        self._headers: Mapping[str, str] | None = carrier if context is None else None
+        self._token: Token[Span] | None = None
 
-    def annotate(self, name: str, value: Attribute) -> None:
-        """Set one attribute, named in `telemetry.names`."""
-        if self._span is not None:
-            self._span.set_attribute(name, value)
+    @property
+    def recording(self) -> bool:
+        """Whether anything said about it is kept; if not, nobody need find out what to say."""
+        return self._recorded is not None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Trace context to send along with what this span covers."""
+        if self._headers is None:
+            self._headers = self._inject()
+        return self._headers
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Ids of trace and span in hexadecimal, empty where there is none; without tracing, the caller's trace."""
+        if self._context is not None:
+            return f"{self._context.trace_id:032x}", f"{self._context.span_id:016x}"
+        found = _TRACE_ID.fullmatch(self._carrier.get(_TRACEPARENT, "")) if self._carrier else None
+        return (found[1] if found else ""), ""
+
+    @property
+    def link(self) -> Link | None:
+        """What another trace points to this span by."""
+        return None if self._context is None else Link(self._context)
+
+    def annotate(self, attributes: Mapping[str, Attribute | None]) -> None:
+        """Set attributes, named in `telemetry.names`; those that are None are left out."""
+        if self._recorded is not None:
+            self._recorded.set_attributes({name: value for name, value in attributes.items() if value is not None})
+
+    def note(self, event: str, attributes: Mapping[str, Attribute]) -> None:
+        """Add an event, named in `telemetry.names`."""
+        if self._recorded is not None:
+            self._recorded.add_event(event, attributes)
 
     def rename(self, name: str) -> None:
         """Give the span the name that is only known once the request is routed."""
-        if self._span is not None:
-            self._span.update_name(name)
+        if self._recorded is not None:
+            self._recorded.update_name(name)
 
     def fail(self, error_type: str) -> None:
         """Mark the span as failed, by a stable error code or exception name."""
-        if self._span is not None:
-            self._span.set_attribute(names.ATTR_ERROR_TYPE, error_type)
-            self._span.set_status(StatusCode.ERROR)
+        if self._recorded is not None:
+            self._recorded.set_attribute(names.ATTR_ERROR_TYPE, error_type)
+            self._recorded.set_status(StatusCode.ERROR)
+
+    def start_child(self, tracer: trace.Tracer, name: str, kind: SpanKind) -> "Span":
+        """Start a span below this one, which is recorded; it is the span at hand until it ends."""
+        assert self._recorded is not None
+        recorded = tracer.start_span(name, context=trace.set_span_in_context(self._recorded, _ROOT), kind=kind)
+        child = Span(self._carrier, recorded.get_span_context(), recorded)
+        child._token = _current.set(child)
+        return child
 
     def end(self) -> None:
-        """End the span; it is exported later, in the background."""
+        """End the span; it is exported later, in the background. Idempotent."""
+        if self._recorded is None:
+            return
         if self._token is not None:
-            otel_context.detach(self._token)
-        if self._span is not None:
-            self._span.end()
+            _current.reset(self._token)
+        self._recorded.end()
+        self._recorded = None
 
     def __enter__(self) -> Self:
         return self
@@ -86,12 +124,32 @@ class Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None:
-            self.fail(kind.__name__)
+        if self._recorded is None:
+            return
+        if isinstance(error, CancelledError):
+            self.note(names.EVENT_CANCELLED, {names.ATTR_CANCELLED_BY: names.CANCELLED_BY_CLIENT})
+        elif kind is not None:
+            self.fail(error.code if isinstance(error, GatewayError) else kind.__name__)
         self.end()
 
+    def _inject(self) -> Mapping[str, str]:
+        context = self._context
+        assert context is not None
+        headers = {_TRACEPARENT: f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+        if context.trace_state:
+            headers["tracestate"] = context.trace_state.to_header()
+        if _BAGGAGE in self._carrier:
+            headers[_BAGGAGE] = self._carrier[_BAGGAGE]
+        return headers
 
-_NOTHING = Span()
+
+_NOTHING = Span({})
+_current: ContextVar[Span] = ContextVar("gateway_span", default=_NOTHING)
+
+
+def current_span() -> Span:
+    """Return the span of what this task works for."""
+    return _current.get()
 
 
 class Tracing:
@@ -110,86 +168,65 @@ class Tracing:
         """Build what the `OTEL_*` variables ask for; none of them set means no tracing.
 
         Raises:
-            TracingError: an exporter is named whose package is not installed.
+            TracingError: an exporter is named whose package is not installed, or a sampler that there is not.
         """
-        exporters = [_load_exporter(name) for name in _exporter_names(environ)]
-        if not exporters:
-            return cls()
-        attributes: dict[str, Attribute] = {SERVICE_VERSION: __version__}
-        if "OTEL_SERVICE_NAME" not in environ and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
-            attributes[SERVICE_NAME] = names.SERVICE
-        provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
-        for exporter in exporters:
-            provider.add_span_processor(BatchSpanProcessor(exporter))
-        return cls(provider)
+        return cls(build_provider(environ))
 
-    def start_request(self, method: str, carrier: Mapping[str, str]) -> Span:
-        """Start the SERVER span of a request and make it the parent of every call the request makes.
+    def start_request(self, method: str, carrier: Carrier) -> Span:
+        """Start the SERVER span of a request; every span this task and its children start is below it.
 
         Args:
             method: HTTP method, the span's name until the route is known.
-            carrier: the caller's `traceparent` and `tracestate`, lower-case names, as far as sent.
+            carrier: the caller's trace context.
+        """
+        return self._start_root(method, carrier)
+
+    def start_create(self, carrier: Carrier, connection: Span) -> Span:
+        """Start the SERVER span of one create of a WebSocket: a trace of its own, linked to the span of its connection.
+
+        Args:
+            carrier: the trace context in the create.
+            connection: the span of the upgrade.
         """
         if self._tracer is None:
-            _incoming.set(carrier)
-            return _NOTHING
-        parent = _propagator.extract(carrier, context=otel_context.Context())
-        span = self._tracer.start_span(
-            method, context=parent, kind=SpanKind.SERVER, attributes={names.ATTR_HTTP_METHOD: method}
-        )
-        return Span(span, token=otel_context.attach(trace.set_span_in_context(span)))
+            # A caller who says nothing about this create has said something about all of them.
+            _current.set(Span(carrier) if carrier else connection)
+            return _current.get()
+        return self._start_root(names.SPAN_CREATE, carrier, connection.link)
 
-    def start_call(self, model: str, attributes: Mapping[str, Attribute] | None = None) -> Span:
+    def start_agent(self) -> Span:
+        """Start the INTERNAL span of one agent's run."""
+        return self._start_below(names.AGENT_OPERATION, SpanKind.INTERNAL)
+
+    def start_call(self, model: str) -> Span:
         """Start the CLIENT span of one inference call; its `headers` belong on that call.
 
         Args:
             model: the model asked for.
-            attributes: more attributes, named in `telemetry.names`.
         """
-        if self._tracer is None:
-            incoming = _incoming.get()
-            return Span(headers=incoming) if incoming else _NOTHING
-        span = self._tracer.start_span(
-            f"{names.CHAT_OPERATION} {model}",
-            kind=SpanKind.CLIENT,
-            attributes={
-                names.ATTR_OPERATION: names.CHAT_OPERATION,
-                names.ATTR_API_TYPE: "responses",
-                names.ATTR_REQUEST_MODEL: model,
-                **(attributes or {}),
-            },
-        )
-        headers: dict[str, str] = {}
-        _propagator.inject(headers, context=trace.set_span_in_context(span))
-        return Span(span, headers)
+        current = _current.get()
+        # Not even the name is put together for nothing.
+        return self._start_below(f"{names.CHAT_OPERATION} {model}", SpanKind.CLIENT) if current.recording else current
 
     def close(self) -> None:
         """Export what is left and stop; blocks for at most the exporter's own timeout."""
         if self._provider is not None:
             self._provider.shutdown()
 
+    def _start_root(self, name: str, carrier: Carrier, link: Link | None = None) -> Span:
+        if self._tracer is None:
+            span = Span(carrier) if carrier else _NOTHING
+        else:
+            parent = _propagator.extract(carrier, context=_ROOT) if _TRACEPARENT in carrier else _ROOT
+            links = () if link is None else (link,)
+            made = self._tracer.start_span(name, context=parent, kind=SpanKind.SERVER, links=links)
+            span = Span(carrier, made.get_span_context(), made if made.is_recording() else None)
+        _current.set(span)
+        return span
 
-def _exporter_names(environ: Mapping[str, str]) -> list[str]:
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return []
-    endpoint = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    asked = environ.get("OTEL_TRACES_EXPORTER", "").strip() or ("otlp" if endpoint else "none")
-    exporters = [name.strip() for name in asked.split(",") if name.strip() not in {"", "none"}]
-    protocol = (
-        environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-        or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-        or "http/protobuf"
-    )
-    if "otlp" in exporters and protocol not in _OTLP_BY_PROTOCOL:
-        raise TracingError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; use {' or '.join(_OTLP_BY_PROTOCOL)}.")
-    return [_OTLP_BY_PROTOCOL[protocol] if name == "otlp" else name for name in exporters]
-
-
-def _load_exporter(name: str) -> SpanExporter:
-    found = next(iter(entry_points(group=_EXPORTERS, name=name)), None)
-    if found is None:
-        known = ", ".join(sorted({"none", "otlp", *(entry.name for entry in entry_points(group=_EXPORTERS))}))
-        mend = f"install {_OTLP_PACKAGES[name]}" if name in _OTLP_PACKAGES else f"use one of {known}"
-        raise TracingError(f"No trace exporter {name!r} (OTEL_TRACES_EXPORTER): {mend}.")
-    exporter: SpanExporter = found.load()()
-    return exporter
+    def _start_below(self, name: str, kind: SpanKind) -> Span:
+        """Start a span below the one at hand; what is not recorded has nothing below it, and stands for all of it."""
+        current = _current.get()
+        if self._tracer is None or not current.recording:
+            return current
+        return current.start_child(self._tracer, name, kind)

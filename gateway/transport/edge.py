@@ -2,7 +2,7 @@
 
 import re
 from asyncio import CancelledError
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send, WebSocketAcceptEvent
@@ -29,6 +29,7 @@ STATE_CLIENT_LEFT = "client_left"
 """Key of `scope["state"]` a handler sets when the client left before it had its whole answer."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}\Z")
+_TRACE_HEADERS = frozenset({b"traceparent", b"tracestate", b"baggage"})
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _OTHER = "other"
 _CLIENT_LEFT = 499
@@ -55,18 +56,25 @@ class _Headers:
                 self.credential = value
             elif name == b"x-request-id":
                 self.request_id = value
-            elif name in {b"traceparent", b"tracestate"}:
+            elif name in _TRACE_HEADERS:
                 self.trace[name.decode()] = value.decode("latin-1")
 
 
 class _Answer:
-    """Stamps the request id on the answer and remembers its status, 0 until there is one."""
+    """Stamps the request id on the answer and remembers its status, 0 until there is one.
 
-    __slots__ = ("_request_id", "_send", "status")
+    Args:
+        send: sends to the client.
+        request_id: the id.
+        accepted: called when a WebSocket has been accepted.
+    """
 
-    def __init__(self, send: Send, request_id: bytes) -> None:
+    __slots__ = ("_accepted", "_request_id", "_send", "status")
+
+    def __init__(self, send: Send, request_id: bytes, accepted: Callable[[], None]) -> None:
         self._send = send
         self._request_id = request_id
+        self._accepted = accepted
         self.status = 0
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -82,6 +90,7 @@ class _Answer:
         self._stamp(message)
         await self._send(message)
         self.status = _ACCEPTED
+        self._accepted()
 
     def _stamp(self, message: HeaderScope) -> None:
         message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id)]
@@ -138,9 +147,10 @@ class Edge:
         state[STATE_REQUEST_ID] = request_id
         request_id_var.set(request_id)
         response_id_var.set(None)
-        answer = _Answer(send, request_id.encode())
         method = scope["method"] if scope["type"] == ScopeType.HTTP else "GET"
         with self._tracing.start_request(method, headers.trace) as span:
+            # The trace of a WebSocket is of its upgrade alone; what comes over it has traces of its own.
+            answer = _Answer(send, request_id.encode(), lambda: _end_upgrade(scope, span))
             try:
                 self._admit(scope, headers)
                 if scope["path"] not in OPEN_PATHS and method != "OPTIONS":
@@ -190,8 +200,29 @@ class Edge:
         if status != _ACCEPTED:
             metrics.defer(metrics.request_seconds.labels(route).observe, seconds)
         log_access(method, scope["raw_path"].decode("latin-1"), status, seconds)
-        span.rename(f"{method} {route}")
-        span.annotate(names.ATTR_HTTP_ROUTE, route)
-        span.annotate(names.ATTR_HTTP_STATUS, status)
-        if status >= 500:
-            span.fail(str(status))
+        if span.recording:
+            _describe(span, scope, method, status)
+
+
+def _end_upgrade(scope: Scope, span: Span) -> None:
+    if span.recording:
+        _describe(span, scope, "GET", _ACCEPTED)
+        span.end()
+
+
+def _describe(span: Span, scope: Scope, method: str, status: int) -> None:
+    """Say what a request was and how it was answered; not what stands behind `?`, which may be a secret."""
+    route = scope.get("path_template", _OTHER)
+    span.rename(f"{method} {route}")
+    span.annotate(
+        {
+            names.ATTR_HTTP_METHOD: method,
+            names.ATTR_HTTP_ROUTE: route,
+            names.ATTR_HTTP_STATUS: status,
+            names.ATTR_URL_SCHEME: scope.get("scheme", "http"),
+            names.ATTR_URL_PATH: scope["raw_path"].decode("latin-1"),
+            names.ATTR_REQUEST_ID: scope["state"][STATE_REQUEST_ID],
+        }
+    )
+    if status >= 500:
+        span.fail(str(status))

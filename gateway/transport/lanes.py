@@ -20,9 +20,10 @@ from gateway.protocol.frames import (
     tag_overhead,
 )
 from gateway.protocol.lanes import LaneLimits, LaneScheduler, Ticket
-from gateway.telemetry.logs import response_id_var
+from gateway.telemetry import names
+from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.names import LOGGER_ENGINE
+from gateway.telemetry.tracing import Span, Tracing, current_span
 from gateway.transport.outbound import OutboundQueue
 from gateway.transport.socket import ClientSocket
 from gateway.transport.wire_errors import from_exception, name_code
@@ -30,7 +31,7 @@ from gateway.transport.wire_errors import from_exception, name_code
 CLOSE_DONE = 1000
 CLOSE_GOING_AWAY = 1001
 
-_logger = logging.getLogger(LOGGER_ENGINE)
+_logger = logging.getLogger(names.LOGGER_ENGINE)
 _MESSAGES_AT_ONCE = 64
 # The one event whose form depends on the transport.
 _ERROR = b"error"
@@ -84,6 +85,7 @@ class LaneConnection:
         engine: makes the responses.
         config: bounds.
         metrics: what is counted.
+        tracing: starts the span of each create.
         principal: owner of what is stored.
         headers: of the upgrade; those the operator listed go to the upstreams.
         default_model: the model of creates that name none.
@@ -98,6 +100,7 @@ class LaneConnection:
         engine: Engine,
         config: GatewayConfig,
         metrics: Metrics,
+        tracing: Tracing,
         *,
         principal: str,
         headers: Iterable[tuple[bytes, bytes]],
@@ -109,6 +112,8 @@ class LaneConnection:
         self._bounds: WebSocketConfig = bounds
         self._max_depth = config.responses.max_json_depth
         self._metrics = metrics
+        self._tracing = tracing
+        self._span = current_span()
         self._principal = principal
         self._headers = headers
         self._default_model = default_model
@@ -210,6 +215,9 @@ class LaneConnection:
         frame = ticket.payload
         # It may have been started by the end of another, and so have begun with that one's id.
         response_id_var.set(None)
+        span = self._tracing.start_create(frame.trace, self._span)
+        if span.recording:
+            _describe(span, frame)
         try:
             await self._make(frame)
         except asyncio.CancelledError:
@@ -221,6 +229,7 @@ class LaneConnection:
         except Exception as error:  # noqa: BLE001  # it fails this create alone
             await self._tell(from_exception(error), frame.stream_id, frame.event_id)
         finally:
+            span.end()
             del self._tasks[_current_task()]
             self._quiet_since = self._loop.time()
             if not self._left:
@@ -257,6 +266,8 @@ class LaneConnection:
 
     async def _tell(self, error: GatewayError, stream_id: str | None = None, event_id: str | None = None) -> None:
         self._metrics.websocket_errors_total.labels(code=name_code(error)).inc()
+        if error.status >= 500:
+            current_span().fail(error.code)
         _logger.info("an error frame", extra={"code": error.code, "status": error.status, "stream_id": stream_id})
         await self._queue.put([build_error_frame(error, stream_id=stream_id, event_id=event_id)])
 
@@ -371,6 +382,10 @@ class LaneConnection:
 
 def _measure(payloads: Sequence[bytes]) -> int:
     return sum([len(payload) for payload in payloads])
+
+
+def _describe(span: Span, frame: CreateFrame) -> None:
+    span.annotate({names.ATTR_STREAM_ID: frame.stream_id, names.ATTR_REQUEST_ID: request_id_var.get()})
 
 
 def _shutting_down() -> Unavailable:

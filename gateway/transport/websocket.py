@@ -11,6 +11,7 @@ from gateway.engine.service import Engine
 from gateway.ports import Identity
 from gateway.protocol.errors import RateLimitExceeded, RequestTooLarge, Unavailable
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing
 from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.lanes import LaneConnection
 from gateway.transport.socket import ClientSocket, find_socket
@@ -28,12 +29,14 @@ class WebSocketEndpoint:
         engine: makes the responses.
         config: bounds of connections.
         metrics: counts connections, creates and errors.
+        tracing: starts the spans of creates.
     """
 
-    def __init__(self, engine: Engine, config: GatewayConfig, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, config: GatewayConfig, metrics: Metrics, tracing: Tracing) -> None:
         self._engine = engine
         self._config = config
         self._metrics = metrics
+        self._tracing = tracing
         self._connections: set[LaneConnection] = set()
         self._owners: Counter[str] = Counter()
         self._draining = False
@@ -80,6 +83,7 @@ class WebSocketEndpoint:
             self._engine,
             self._config,
             self._metrics,
+            self._tracing,
             principal=principal,
             headers=scope["headers"],
             default_model=_read_default_model(scope["query_string"]),

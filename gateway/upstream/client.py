@@ -70,9 +70,10 @@ class HttpUpstream:
         self._tls = open_context(settings.url, ca_file=settings.ca_file, verify=settings.tls_verify)
         self._name = name
         self._now = now
-        host = self._open_pool(1).host_header
+        pool = self._open_pool(1)
+        self._address = pool.address
         self._headers = {
-            "Host": host,
+            "Host": pool.host_header,
             "User-Agent": f"responses-gateway/{__version__}",
             "Accept-Encoding": "identity",
         }
@@ -106,6 +107,7 @@ class HttpUpstream:
             name=name,
             on_healthy=self._breaker.note_healthy,
         )
+        metrics.watch(metrics.upstream_healthy, lambda: self._monitor.health.healthy, name)
         self._models = ModelList(self._control, fresh_seconds=settings.models_cache, now=now, secret=settings.api_key)
 
     def reconfigure(self, settings: UpstreamSettings) -> None:
@@ -127,6 +129,11 @@ class HttpUpstream:
     def dialect(self) -> Dialect:
         """The dialect in use; generic until the server is recognised."""
         return self._monitor.dialect
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The server's host and port."""
+        return self._address
 
     @property
     def health(self) -> UpstreamHealth:
@@ -164,6 +171,10 @@ class HttpUpstream:
             UpstreamError: as `open`.
         """
         return await self._models.get()
+
+    def serves(self, model: str) -> bool:
+        """Tell whether the model is in the list as it was last read; if it is not, the list is read again behind it."""
+        return self._models.holds(model)
 
     def redact(self, text: str) -> str:
         """Return a text of the server's without the gateway's own key in it."""

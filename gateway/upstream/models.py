@@ -9,6 +9,9 @@ from gateway.upstream.control import ControlClient
 from gateway.upstream.refusals import read_refusal
 from gateway.upstream.tasks import end_task
 
+# How long nobody asks again behind callers' backs, whatever became of the last question.
+_QUIET_SECONDS = 30.0
+
 
 class ModelList:
     """A cached, single-flight `GET /v1/models`.
@@ -28,7 +31,9 @@ class ModelList:
         self._now = now
         self._secret = secret
         self._models: list[dict[str, Any]] = []
+        self._ids: frozenset[str] = frozenset()
         self._fresh_until = 0.0
+        self._quiet_until = 0.0
         self._flight: asyncio.Task[None] | None = None
 
     def reconfigure(self, *, fresh_seconds: float, secret: str | None) -> None:
@@ -42,11 +47,8 @@ class ModelList:
         Raises:
             UpstreamError: the server refused, stayed silent or answered something else.
         """
-        if asyncio.get_running_loop().time() >= self._fresh_until:
-            if self._flight is None:
-                self._flight = asyncio.create_task(self._fetch())
-                self._flight.add_done_callback(self._land)
-            flight = self._flight
+        flight = self._refresh()
+        if flight is not None:
             # Waited for, not awaited: a caller that leaves must not take the answer from the others.
             await asyncio.wait({flight})
             if flight.cancelled():
@@ -54,10 +56,27 @@ class ModelList:
             flight.result()
         return {"object": "list", "data": list(self._models)}
 
+    def holds(self, model: str) -> bool:
+        """Tell whether the list has the model; if it has not, it is asked for again, but not all the time."""
+        if model in self._ids:
+            return True
+        if asyncio.get_running_loop().time() >= self._quiet_until:
+            self._refresh()
+        return False
+
     async def close(self) -> None:
         """Stop asking."""
         if self._flight is not None:
             await end_task(self._flight)
+
+    def _refresh(self) -> asyncio.Task[None] | None:
+        """Return what fetches the list; None while it is fresh."""
+        if asyncio.get_running_loop().time() < self._fresh_until:
+            return None
+        if self._flight is None:
+            self._flight = asyncio.create_task(self._fetch())
+            self._flight.add_done_callback(self._land)
+        return self._flight
 
     async def _fetch(self) -> None:
         reply = await self._control.get("/v1/models")
@@ -67,9 +86,11 @@ class ModelList:
         if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
             raise UpstreamError("The inference server's model list is not a list of models.")
         self._models = models
+        self._ids = frozenset(model["id"] for model in models if isinstance(model.get("id"), str))
         self._fresh_until = asyncio.get_running_loop().time() + self._fresh_seconds
 
     def _land(self, flight: asyncio.Task[None]) -> None:
         self._flight = None
+        self._quiet_until = asyncio.get_running_loop().time() + _QUIET_SECONDS
         if not flight.cancelled():
             flight.exception()  # every caller may be gone by now, and then nobody else looks at it

@@ -26,6 +26,7 @@ class ConnectionPool:
         max_header_bytes: largest head of an answer.
 
     Attributes:
+        address: the server's host and port.
         host_header: the server's name for requests.
         base_path: path in front of every target.
     """
@@ -42,9 +43,8 @@ class ConnectionPool:
         max_header_bytes: int,
     ) -> None:
         parts = urlsplit(url)
-        self._host = parts.hostname or ""
+        self.address = (parts.hostname or "", parts.port or (443 if tls else 80))
         self._tls = tls
-        self._port = parts.port or (443 if tls else 80)
         self.host_header = parts.netloc.rpartition("@")[2]
         self.base_path = parts.path.rstrip("/")
         self._keepalive = keepalive
@@ -141,9 +141,7 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, connection = await loop.create_connection(
-                    self._make_connection, self._host, self._port, ssl=self._tls
-                )
+                _, connection = await loop.create_connection(self._make_connection, *self.address, ssl=self._tls)
         except TimeoutError as error:
             raise ConnectTimeout(
                 f"No connection to the inference server within {self._connect_timeout:g} seconds."

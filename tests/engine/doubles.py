@@ -10,7 +10,14 @@ from typing import Any
 
 from harness.engine import Answer
 
-from gateway.config.schema import EngineConfig, GatewayConfig, ResponsesConfig, ServerConfig, UpstreamConfig
+from gateway.config.schema import (
+    EngineConfig,
+    GatewayConfig,
+    ResponsesConfig,
+    ServerConfig,
+    TelemetryConfig,
+    UpstreamConfig,
+)
 from gateway.engine.delivery import EncodedEvent
 from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
@@ -129,11 +136,15 @@ class ScriptedUpstream:
         self.calls: list[UpstreamCall] = []
         self.listed = models
         self.dialect = Plain()
+        self.address = ("127.0.0.1", 8000)
         self.health = UpstreamHealth(healthy=True, detail="ok", checked_at=0, dialect="generic")
 
     @property
     def bodies(self) -> list[Json]:
         return [json.loads(call.body) for call in self.calls]
+
+    def serves(self, model):
+        return True
 
     def redact(self, text):
         return text.replace("s3cret", "[redacted]")
@@ -273,24 +284,28 @@ class Bench:
         server: Json | None = None,
         upstream: Json | None = None,
         responses: Json | None = None,
+        telemetry: Json | None = None,
         deadline: float = LONG,
+        tracing: Tracing | None = None,
     ) -> None:
         self.upstream = ScriptedUpstream(*replies)
         self.store = store or MemoryStore()
         self.clock = SettableClock()
         self.metrics = Metrics()
+        self.tracing = tracing or Tracing()
         self.config = GatewayConfig(
             server=ServerConfig(**(server or {})),
             upstream=UpstreamConfig(**(upstream or {})),
             responses=ResponsesConfig(**(responses or {})),
             engine=EngineConfig(run_deadline_seconds=deadline),
+            telemetry=TelemetryConfig(**(telemetry or {})),
         )
         self.engine = Engine(
             self.config,
             store=self.store,
             upstreams={"default": self.upstream},
             metrics=self.metrics,
-            tracing=Tracing(),
+            tracing=self.tracing,
             clock=self.clock,
             ids=CountingIds(),
         )

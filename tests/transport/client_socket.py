@@ -129,6 +129,7 @@ class Conversation:
             bench.engine,
             config,
             bench.metrics,
+            bench.tracing,
             principal="local",
             headers=headers,
             default_model=default_model,

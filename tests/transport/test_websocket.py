@@ -23,7 +23,7 @@ class Door:
     def __init__(self, bench, config):
         self.bench = bench
         self.config = config
-        self.endpoint = WebSocketEndpoint(bench.engine, config, bench.metrics)
+        self.endpoint = WebSocketEndpoint(bench.engine, config, bench.metrics, bench.tracing)
         self.calls = {}
         self.accepted = []
         self.opening = asyncio.Event()

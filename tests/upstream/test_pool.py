@@ -65,7 +65,7 @@ def room(pool) -> int:
 )
 async def test_address(open_pool, url, place, host, path):
     pool = open_pool(url)
-    assert ((pool._host, pool._port), pool.host_header, pool.base_path) == (place, host, path)
+    assert (pool.address, pool.host_header, pool.base_path) == (place, host, path)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "a" * 64 + ".invalid", "nowhere.invalid"])

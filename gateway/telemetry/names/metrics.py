@@ -1,17 +1,17 @@
-"""Every name an operator can meet: metrics, spans, span attributes and log fields.
-
-Dashboards, alerts and the reference page are checked against this file, so a name changes here or nowhere.
-The GenAI span names follow the OpenTelemetry conventions, which are still in development: hence plain strings.
-"""
+"""Names of metrics."""
 
 from typing import Literal
 
 from msgspec import Struct
 
-# Time to first token uses the engine's own buckets, so that both can share a panel.
+# Times of tokens use the engine's own buckets, so that both can share a panel.
 _TTFT_SECONDS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
     *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+_INTER_TOKEN_SECONDS = (
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
+    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
 )
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 _STORAGE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -45,8 +45,6 @@ def _high_water(gauge: Metric) -> Metric:
     return Metric(f"{gauge.name}_high_water", "gauge", help, gauge.labels)
 
 
-# ---------------------------------------------------------------- metrics
-
 REQUESTS = Metric(
     "gateway_requests_total", "counter", "HTTP requests answered, by route template.", ("route", "method", "status")
 )
@@ -76,6 +74,20 @@ RESPONSES = Metric(
     "Responses that reached an end, by transport and final status; refused by the inference server is `failed` too.",
     ("transport", "status"),
 )
+RESPONSE_SECONDS = Metric(
+    "gateway_response_seconds",
+    "histogram",
+    "Time from a request that was read and checked to the end of its response, by transport and final status.",
+    ("transport", "status"),
+    _REQUEST_SECONDS,
+)
+REJECTIONS = Metric(
+    "gateway_rejections_total",
+    "counter",
+    "Requests, creates and connections refused because something is as full or as large as it may be, by the key of "
+    "the configuration that says so.",
+    ("key",),
+)
 ACTIVE_RESPONSES = Metric(
     "gateway_active_responses",
     "gauge",
@@ -98,6 +110,27 @@ TTFT_SECONDS = Metric(
     "Time from a request that was read and checked to the first output delta of its stream.",
     (),
     _TTFT_SECONDS,
+)
+INTER_TOKEN_SECONDS = Metric(
+    "gateway_inter_token_seconds",
+    "histogram",
+    "Time between the output events of a stream after its first delta; those that arrived together share their wait.",
+    (),
+    _INTER_TOKEN_SECONDS,
+)
+TOKENS = Metric(
+    "gateway_tokens_total",
+    "counter",
+    "Tokens as the inference servers count them: `input`, the `cached` among them, `output`, the `reasoning` among "
+    "them. The model is `other` unless the configuration or the server's list has its name.",
+    ("model", "kind"),
+)
+UPSTREAM_HEALTHY = Metric(
+    "gateway_upstream_healthy",
+    "gauge",
+    "Whether the inference server passed its last probe: 1 or 0, and 0 before the first.",
+    ("upstream",),
+    across="min",
 )
 UPSTREAM_REQUESTS = Metric(
     "gateway_upstream_requests_total",
@@ -141,6 +174,13 @@ UPSTREAM_BREAKER_STATE = Metric(
 )
 LIMIT_BREACHES = Metric(
     "gateway_limit_breaches_total", "counter", "Responses ended by a limit of `[responses]`, by its key.", ("resource",)
+)
+LIMIT_BYTES = Metric(
+    "gateway_limit_bytes",
+    "gauge",
+    "Limits in effect, by their key, for the histograms of what they bound.",
+    ("key",),
+    across="max",
 )
 RETAINED_BYTES = Metric(
     "gateway_retained_bytes", "histogram", "Logical output retained by one response at its end.", (), _BYTES
@@ -242,6 +282,13 @@ STORAGE_READS = Metric(
     "or `probe` for readiness checks and checks before an inference.",
     ("query",),
 )
+STORAGE_READ_SECONDS = Metric(
+    "gateway_storage_read_seconds",
+    "histogram",
+    "Time of a question that the database answered, waiting for a reader included.",
+    ("query",),
+    _STORAGE_SECONDS,
+)
 HISTORY_CACHE_LOOKUPS = Metric(
     "gateway_history_cache_lookups_total",
     "counter",
@@ -296,44 +343,3 @@ WORKER_ENDS = Metric(
 BUILD_INFO = Metric(
     "gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"), across="max"
 )
-
-# ---------------------------------------------------------------- spans
-
-SERVICE = "responses-gateway"
-CHAT_OPERATION = "chat"
-
-ATTR_HTTP_METHOD = "http.request.method"
-ATTR_HTTP_ROUTE = "http.route"
-ATTR_HTTP_STATUS = "http.response.status_code"
-ATTR_ERROR_TYPE = "error.type"
-ATTR_API_TYPE = "openai.api.type"
-ATTR_OPERATION = "gen_ai.operation.name"
-ATTR_REQUEST_MODEL = "gen_ai.request.model"
-
-# ---------------------------------------------------------------- logs
-
-LOGGER_ACCESS = "gateway.access"
-LOGGER_SERVER = "gateway.server"
-LOGGER_ENGINE = "gateway.engine"
-LOGGER_ERRORS = "gateway.errors"
-
-FIELD_TIME = "time"
-FIELD_LEVEL = "level"
-FIELD_LOGGER = "logger"
-FIELD_MESSAGE = "message"
-FIELD_EXCEPTION = "exception"
-FIELD_REQUEST_ID = "request_id"
-FIELD_RESPONSE_ID = "response_id"
-FIELD_METHOD = "method"
-FIELD_PATH = "path"
-FIELD_STATUS = "status"
-FIELD_CODE = "code"
-FIELD_UPSTREAM_STATUS = "upstream_status"
-FIELD_RESOURCE = "resource"
-FIELD_DURATION_MS = "ms"
-FIELD_APPLIED = "applied"
-FIELD_RESTART_NEEDED = "restart_needed"
-FIELD_PROBLEMS = "problems"
-FIELD_WARNINGS = "warnings"
-FIELD_WORKER = "worker"
-FIELD_PID = "pid"
