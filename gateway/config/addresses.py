@@ -3,7 +3,7 @@
 import re
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.secret import SecretUrl
 
@@ -115,18 +115,43 @@ def parse_http_url(value: Any) -> str:
         ValueError: no http(s) URL, no host, a bad port, or credentials, a query or a fragment in it.
     """
     url = _text(value)
+    if "@" in _split_http_url(url).netloc:
+        raise ValueError("holds credentials; put the key into api_key or api_key_file")
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def parse_issuer(value: Any) -> str:
+    """Return the URL of an issuer of tokens as it was written, for it is compared letter by letter.
+
+    Raises:
+        ValueError: no http(s) URL, no host, a bad port, credentials, a query or a fragment in it, or http to another
+            machine.
+    """
+    url = _text(value)
+    if "@" in _split_http_url(url).netloc:
+        raise ValueError("holds credentials; an issuer has none")
+    if not is_confidential(url):
+        raise ValueError("is not https: whoever is on the way could make keys, and with them tokens")
+    return url
+
+
+def is_confidential(url: str) -> bool:
+    """Whether what an http(s) URL names is reached by TLS, or without leaving this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+
+
+def _split_http_url(url: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or not re.fullmatch(r"[!-~]+", url):
         raise ValueError("not a URL; write http://HOST:PORT or https://HOST")
-    if "@" in parts.netloc:
-        raise ValueError("holds credentials; put the key into api_key or api_key_file")
     if parts.query or parts.fragment:
         raise ValueError("holds a query or a fragment; write only scheme, host, port and path")
     try:
         _ = parts.port
     except ValueError:
         raise ValueError("holds a port that is not between 0 and 65535") from None
-    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+    return parts
 
 
 def parse_database_url(value: Any) -> SecretUrl:

@@ -34,6 +34,7 @@ class Review:
         """Run every check."""
         self._check_listeners()
         self._check_access()
+        self._check_oidc()
         self._check_workers()
         self._check_upstream_names()
         for name, upstream in self._config.upstream_map().items():
@@ -101,6 +102,24 @@ class Review:
                 ("server", "workers"),
                 ("storage", "url"),
             )
+
+    def _check_oidc(self) -> None:
+        oidc = self._config.oidc
+        if self._config.auth.mode != "oidc":
+            return
+        for name, lack in (
+            ("issuer", "set it to the URL of the issuer whose tokens count"),
+            ("audiences", "list what the issuer calls this gateway; else tokens meant for others would count here"),
+            ("algorithms", "list at least one"),
+            ("principal_claim", "name the claim that tells callers apart, such as sub"),
+        ):
+            if not getattr(oidc, name):
+                self._problem(f"oidc.{name} is empty, and auth.mode is oidc; {lack}", ("oidc", name), ("auth", "mode"))
+        if oidc.ca_file is not None:
+            try:
+                trust_file(oidc.ca_file)
+            except CertificateFileError as error:
+                self._problem(str(error), ("oidc", "ca_file"))
 
     def _check_upstream_names(self) -> None:
         names = list(self._config.upstreams)

@@ -12,6 +12,7 @@ from gateway.config.addresses import (
     parse_host,
     parse_hosts,
     parse_http_url,
+    parse_issuer,
     parse_origins,
 )
 from gateway.config.secret import Secret, SecretUrl
@@ -92,6 +93,7 @@ HeaderNames = Annotated[tuple[str, ...], kind("array of header names", parse_hea
 Names = tuple[Annotated[str, Meta(min_length=1)], ...]
 Bind = Annotated[str, kind("address", parse_bind)]
 HttpUrl = Annotated[str, kind("http(s) URL", parse_http_url, schema={"format": "uri"})]
+IssuerUrl = Annotated[str, kind("http(s) URL", parse_issuer, schema={"format": "uri"})]
 ApiKey = Annotated[Secret | None, kind("secret", Secret.parse)]
 DatabaseUrl = Annotated[SecretUrl, kind("database URL", parse_database_url)]
 FilePath = Annotated[str, Meta(min_length=1)]

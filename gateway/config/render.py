@@ -112,7 +112,9 @@ def written_form(node: Node, value: Any) -> Any:
 
 
 def to_toml_value(value: Any) -> str:
-    """Return one value in TOML."""
+    """Return one value in TOML, an array in one line."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_toml_value, value))}]"
     return tomli_w.dumps({"value": value}).removeprefix("value = ").strip()
 
 

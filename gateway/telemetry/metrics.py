@@ -80,6 +80,11 @@ class Metrics:
         self._declare_sockets()
         self._declare_storage()
 
+        self.oidc_tokens_total = self._counter(names.OIDC_TOKENS)
+        self.oidc_remembered_tokens = self._gauge(names.OIDC_REMEMBERED_TOKENS)
+        self.oidc_fetches_total = self._counter(names.OIDC_FETCHES)
+        self.oidc_keys_fetched_timestamp_seconds = self._gauge(names.OIDC_KEYS_FETCHED)
+
         self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
         self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
 

@@ -143,3 +143,28 @@ def test_what_cannot_be_forwarded_is_refused(name):
 def test_lists_hold_strings(parse, value):
     with pytest.raises(ValueError, match="string"):
         parse(value)
+
+
+@pytest.mark.parametrize(
+    "issuer", ["https://id.example", "https://id.example/realms/a/", "http://127.0.0.1:8080", "http://localhost/v1"]
+)
+def test_an_issuer_is_kept_letter_by_letter(issuer):
+    assert addresses.parse_issuer(issuer) == issuer
+
+
+@pytest.mark.parametrize(
+    ("issuer", "reason"),
+    [
+        ("id.example", "not a URL"),
+        ("http://id.example", "not https"),
+        ("http://10.0.0.1", "not https"),
+        ("https://user:pw@id.example", "credentials"),
+        ("https://id.example?x=1", "query"),
+        ("https://id.example#x", "fragment"),
+        ("https://id.example:99999", "port"),
+        (1, "string"),
+    ],
+)
+def test_what_is_no_issuer_is_refused(issuer, reason):
+    with pytest.raises(ValueError, match=reason):
+        addresses.parse_issuer(issuer)

@@ -63,7 +63,10 @@ def test_api_key_and_callers_authorization_exclude_each_other(problems):
         "admin = { bind = '127.0.0.1:9000', enabled = false }",
         "[server]\nport = 0\n[admin]\nbind = '127.0.0.1:0'",
         "auth.mode = 'api_keys'\nserver = { host = '0.0.0.0', allowed_hosts = ['gateway'] }",
-        "auth.mode = 'oidc'\nserver = { host = '10.0.0.1', allowed_hosts = ['10.0.0.1'] }",
+        (
+            "auth.mode = 'oidc'\noidc = { issuer = 'https://id.example', audiences = ['g'] }\n"
+            "server = { host = '10.0.0.1', allowed_hosts = ['10.0.0.1'] }"
+        ),
         "auth.allow_unauthenticated = true\nserver = { host = '0.0.0.0', allowed_hosts = ['a'] }",
         "server.host = '::1'",
         "[responses]\nmax_stream_event_bytes = '8MiB'",
@@ -152,3 +155,28 @@ def test_a_gateway_that_accepts_any_host_says_so(load, host, listed):
     assert (
         any("any Host header" in warning.message for warning in warnings) is HostPolicy(host, listed).accepts_any_host
     )
+
+
+SOUND = "auth.mode = 'oidc'\noidc.issuer = 'https://id.example'\noidc.audiences = ['gateway']\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "lack"),
+    [
+        (SOUND.replace("oidc.issuer", "#"), "oidc.issuer is empty"),
+        (SOUND.replace("['gateway']", "[]"), "oidc.audiences is empty"),
+        (SOUND + "oidc.algorithms = []", "oidc.algorithms is empty"),
+        (SOUND + "oidc.principal_claim = ''", "oidc.principal_claim is empty"),
+        (SOUND + "oidc.ca_file = '/nowhere.pem'", "/nowhere.pem"),
+        (SOUND + "oidc.algorithms = ['HS256']", "expected one of RS256"),
+        (SOUND.replace("https:", "http:"), "is not https"),
+    ],
+)
+def test_tokens_that_could_not_be_checked_are_a_problem(problems, text, lack):
+    (finding,) = problems(text)
+    assert lack in finding.message
+
+
+def test_the_issuer_is_checked_only_where_it_counts(load):
+    assert load("oidc.audiences = []\noidc.ca_file = '/nowhere.pem'").config.oidc.audiences == ()
+    assert load(SOUND).config.oidc.audiences == ("gateway",)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from gateway.config.schema.auth import AuthConfig
+from gateway.config.schema.oidc import OidcConfig
 from gateway.config.schema.responses import EngineConfig, ResponsesConfig
 from gateway.config.schema.section import Section
 from gateway.config.schema.server import AdminConfig, ServerConfig
@@ -20,6 +21,7 @@ __all__ = [
     "AuthConfig",
     "EngineConfig",
     "GatewayConfig",
+    "OidcConfig",
     "ResponsesConfig",
     "Section",
     "ServerConfig",
@@ -38,6 +40,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     server: ServerConfig = field(default_factory=ServerConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
+    oidc: OidcConfig = field(default_factory=OidcConfig)
     upstream: UpstreamConfig | None = None
     upstreams: Mapping[str, UpstreamConfig] = {}
     websocket: WebSocketConfig = field(default_factory=WebSocketConfig)

@@ -2,6 +2,7 @@
 
 LOGGER_ACCESS = "gateway.access"
 LOGGER_SERVER = "gateway.server"
+LOGGER_OIDC = "gateway.oidc"
 LOGGER_ENGINE = "gateway.engine"
 LOGGER_ERRORS = "gateway.errors"
 

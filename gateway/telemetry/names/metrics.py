@@ -320,6 +320,27 @@ RETENTION_LAST_SWEEP = Metric(
     across="max",
 )
 RETENTION_FAILURES = Metric("gateway_retention_failures_total", "counter", "Sweeps that the database broke off.")
+OIDC_TOKENS = Metric(
+    "gateway_oidc_tokens_total",
+    "counter",
+    "Tokens checked, those remembered aside: `accepted`, `refused`, or `unavailable` when the issuer gave no keys.",
+    ("outcome",),
+)
+OIDC_REMEMBERED_TOKENS = Metric(
+    "gateway_oidc_remembered_tokens", "gauge", "Checked tokens in memory, bounded by `remembered_tokens`."
+)
+OIDC_FETCHES = Metric(
+    "gateway_oidc_key_fetches_total",
+    "counter",
+    "Times the issuer was asked for its keys: `fetched` or `failed`.",
+    ("outcome",),
+)
+OIDC_KEYS_FETCHED = Metric(
+    "gateway_oidc_keys_fetched_timestamp_seconds",
+    "gauge",
+    "Unix time at which the issuer's keys were last fetched, 0 before the first.",
+    across="min",
+)
 CONFIG_RELOADS = Metric(
     "gateway_config_reloads_total",
     "counter",
