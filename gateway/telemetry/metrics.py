@@ -79,11 +79,7 @@ class Metrics:
 
         self._declare_sockets()
         self._declare_storage()
-
-        self.oidc_tokens_total = self._counter(names.OIDC_TOKENS)
-        self.oidc_remembered_tokens = self._gauge(names.OIDC_REMEMBERED_TOKENS)
-        self.oidc_fetches_total = self._counter(names.OIDC_FETCHES)
-        self.oidc_keys_fetched_timestamp_seconds = self._gauge(names.OIDC_KEYS_FETCHED)
+        self._declare_tokens()
 
         self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
         self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
@@ -106,6 +102,12 @@ class Metrics:
         self.websocket_closes_total = self._counter(names.WEBSOCKET_CLOSES)
         self.checkpoints_total = self._counter(names.WEBSOCKET_CHECKPOINTS)
         self.session_lookups_total = self._counter(names.WEBSOCKET_LOOKUPS)
+
+    def _declare_tokens(self) -> None:
+        self.oidc_tokens_total = self._counter(names.OIDC_TOKENS)
+        self.oidc_remembered_tokens = self._gauge(names.OIDC_REMEMBERED_TOKENS)
+        self.oidc_fetches_total = self._counter(names.OIDC_FETCHES)
+        self.oidc_keys_fetched_timestamp_seconds = self._gauge(names.OIDC_KEYS_FETCHED)
 
     def _declare_storage(self) -> None:
         self.storage_load = load = StorageLoad()
