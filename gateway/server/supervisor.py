@@ -85,7 +85,10 @@ class Supervisor:
             WorkerFailed: the first worker cannot start.
         """
         workers = self._settings().workers
-        first = await self._start(1, wait_upstream)
+        try:
+            first = await self._start(1, wait_upstream)
+        except OSError as error:
+            raise WorkerFailed(f"no process can be started ({error.strerror}).", EXIT_FAILED) from error
         if not await self._has_started(first, wait_upstream) and not self.stopping:
             raise WorkerFailed(_explain(first), max(first.code or 0, EXIT_FAILED))
         if not self.stopping:
@@ -132,10 +135,21 @@ class Supervisor:
             child.tell(order)
 
     async def _start(self, number: int, wait_upstream: float | None = None) -> Child:
-        child = self._children[number] = await self._hire(number, wait_upstream)
+        child = await self._hire(number, wait_upstream)
+        self._children[number] = child
         if self._stops:
             child.tell(Stop(self._stops, self._stop_reason))
         return child
+
+    async def _start_after(self, pause: float, number: int) -> Child | None:
+        """Start a worker after a pause, and after another one while there is no room; None when everything stops."""
+        while not await self._rest(pause):
+            try:
+                return await self._start(number)
+            except OSError as error:
+                _logger.error("worker %d: no process can be started (%s)", number, error.strerror)  # noqa: TRY400
+                pause = self._settings().worker_restart_seconds
+        return None
 
     async def _has_started(self, child: Child, wait_upstream: float | None = None) -> bool:
         started = await child.started(self._settings().worker_start_seconds + (wait_upstream or 0))
@@ -161,10 +175,10 @@ class Supervisor:
             longest = self._settings().worker_restart_seconds
             pause = min(_FIRST_PAUSE_SECONDS if (served or 0) > longest else pause, longest)
             self._note_restart(child, pause)
-            if await self._rest(pause):
+            if (successor := await self._start_after(pause, child.number)) is None:
                 return
             pause *= 2
-            child = await self._start(child.number)
+            child = successor
             await self._has_started(child)
 
     def _note_restart(self, child: Child, pause: float) -> None:

@@ -71,6 +71,27 @@ def test_the_start_line_is_a_record_for_machines(served, caplog):
     assert caplog.messages == ["Responses Gateway on http://127.0.0.1:9000"]
 
 
+def test_several_workers_need_a_database_that_they_can_share(served):
+    result = run("--workers", "2", "--database", "sqlite:///here.db")
+    assert result.exit_code == 2
+    assert "storage.url to postgresql://" in result.stderr
+    assert not served
+
+
+def test_several_workers_get_a_parent(monkeypatch, served):
+    calls = []
+
+    def supervise(config, *, file, overrides, load, announce, report, wait_upstream):
+        assert load().config == config
+        calls.append((config.server.workers, file, overrides, wait_upstream))
+        return 0
+
+    monkeypatch.setattr(gateway.server, "supervise", supervise)
+    assert run("--workers", "2", "--database", "postgresql://h/d", "--wait-upstream", "3").exit_code == 0
+    assert calls == [(2, None, ("server.workers=2", "storage.url=postgresql://h/d"), 3)]
+    assert not served
+
+
 def test_problems_of_the_configuration_end_with_2(served):
     result = run("--port", "70000")
     assert result.exit_code == 2

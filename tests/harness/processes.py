@@ -73,6 +73,11 @@ class Process:
             self.kill()
             raise AssertionError(f"SIGTERM did not end the process in {STOP_SECONDS} s:\n{self.log}") from None
 
+    def wait(self) -> int:
+        """Wait for the end of a process that was told to end, and return its exit code."""
+        assert self._process is not None
+        return self._process.wait(STOP_SECONDS)
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
         assert self._process is not None
