@@ -2,9 +2,10 @@
 
     unshare --net sh -c 'ip link set lo up; .venv/bin/python tests/packaging/image.py BUNDLE IMAGE_JSON'
 
-BUNDLE is what `umoci unpack` made, IMAGE_JSON what `buildah inspect` says. Containers get the image's own user,
-directory, environment and command, a read-only root, a tmpfs on /tmp, one writable data directory, processes of their
-own, and no capability. Needs root, and ports of the image that nobody uses.
+BUNDLE is what `umoci unpack` made, IMAGE_JSON what `buildah inspect` says. Containers are those of the default profile
+of docker-compose.yml: the image's own user, directory, environment and entry point, the file's variables and command, a
+read-only root, a tmpfs on /tmp, one writable data directory, processes of their own, and no capability. Needs root, and
+ports of the image that nobody uses.
 """
 
 import json
@@ -22,10 +23,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness.client import client
+from harness.compose import read_compose
 
 GATEWAY, ADMIN, SIMULATOR = 9000, 9901, 8000
 MODEL, TEXT = "fixture-640-8", "x" * 640
-UPSTREAM = {"GATEWAY_UPSTREAM__URL": f"http://127.0.0.1:{SIMULATOR}"}
 START_SECONDS, STOP_SECONDS = 30, 20
 
 # The root is bound onto itself, so that it can be read-only here and stay as it is for everybody else.
@@ -41,6 +42,10 @@ for device in null zero random urandom; do
 done
 mount -t tmpfs -o size=64m,mode=1777,nosuid,nodev tmpfs "$root/tmp"
 mount --bind "$data" "$root/var/lib/gateway"
+# The services' names, which a runtime's own name server would know.
+echo "127.0.0.1 localhost gateway simulator" >"$root/dev/hosts"
+touch "$root/etc/hosts"
+mount --bind "$root/dev/hosts" "$root/etc/hosts"
 mount -o remount,bind,ro "$root"
 exec chroot "$root" "$@"
 """
@@ -76,17 +81,20 @@ class Image:
 
 
 class Container:
-    """One running container.
+    """One running container of a service.
 
     Attributes:
         log: everything it wrote.
     """
 
-    def __init__(self, image: Image, data: Path, environment: Mapping[str, str], *arguments: str) -> None:
-        command = [*image.docker["Entrypoint"], *(arguments or image.docker["Cmd"])]
+    def __init__(self, image: Image, data: Path, service: Mapping[str, Any]) -> None:
+        command = [*image.docker["Entrypoint"], *service.get("command", image.docker["Cmd"])]
         self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - it lives as long as the container
         self._process = subprocess.Popen(
-            image.enter(data, environment, command), stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL
+            image.enter(data, service.get("environment", {}), command),
+            stdout=self._log,
+            stderr=self._log,
+            stdin=subprocess.DEVNULL,
         )
 
     @property
@@ -135,13 +143,12 @@ def children(pid: int) -> list[int]:
 
 
 @contextmanager
-def running(
-    image: Image, data: Path, environment: Mapping[str, str], *arguments: str, port: int, path: str
-) -> Iterator[Container]:
-    """A container that answers, and is gone at the end."""
-    container = Container(image, data, environment, *arguments)
+def running(image: Image, data: Path, service: Mapping[str, Any], port: int, path: str) -> Iterator[Container]:
+    """A container that answers and is healthy, and is gone at the end."""
+    container = Container(image, data, service)
     try:
         container.await_ready(port, path)
+        check_health(image, data, service, service["healthcheck"]["test"], code=0)
         yield container
     finally:
         container.kill()
@@ -149,20 +156,21 @@ def running(
 
 def main(bundle: str, inspected: str) -> int:
     image = Image(Path(bundle), Path(inspected))
+    services = read_compose()["services"]
+    gateway, simulator = services["gateway"], services["simulator"]
     check_labels(image)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         os.chown(data, image.user["uid"], image.user["gid"])
-        simulate = ("simulate", "--host", "127.0.0.1", "--itl", "0.001")
-        with running(image, data, {}, *simulate, port=SIMULATOR, path="/health"):
-            with running(image, data, UPSTREAM, port=GATEWAY, path="/readyz") as container:
+        with running(image, data, simulator, SIMULATOR, "/health"):
+            with running(image, data, gateway, GATEWAY, "/readyz") as container:
                 check_confinement(image, container, data)
-                check_health(image, data, code=0)
+                check_health(image, data, gateway, image.docker["Healthcheck"]["Test"], code=0)
                 first = check_stream()
                 require(container.stop() == 0, "it exits with 0 on SIGTERM")
                 require("Traceback" not in container.log, f"its log is clean:\n{container.log}", quiet=True)
-            check_health(image, data, code=1)
-            with running(image, data, UPSTREAM, port=GATEWAY, path="/readyz") as container:
+            check_health(image, data, gateway, gateway["healthcheck"]["test"], code=1)
+            with running(image, data, gateway, GATEWAY, "/readyz") as container:
                 check_kept(first)
                 require(container.stop() == 0, "it exits with 0 again")
     return 0
@@ -191,16 +199,19 @@ def check_confinement(image: Image, container: Container, data: Path) -> None:
     require(True, "nothing can be written but /tmp and the data directory")
 
 
-def check_health(image: Image, data: Path, *, code: int) -> None:
-    """The health check of the image, as a runtime runs it."""
-    command = image.docker["Healthcheck"]["Test"][1:]
-    run(image, data, *command, code=code)
-    require(True, f"the health check exits with {code}")
+def check_health(image: Image, data: Path, service: Mapping[str, Any], test: Sequence[str], *, code: int) -> None:
+    """A health check, as a runtime runs it."""
+    kind, *command = test
+    require(kind == "CMD", f"{test} needs no shell", quiet=True)
+    run(image, data, *command, environment=service.get("environment", {}), code=code)
+    require(True, f"{' '.join(command)[:20]}… exits with {code}")
 
 
 def check_stream() -> str:
     """A streamed answer and the metrics of it; returns the response's id."""
     with client(GATEWAY) as caller, client(ADMIN) as operator:
+        refused = caller.call("GET", "/v1/models", headers={"Host": "rebound.example"})
+        require(refused.status == 403, "it refuses names that are not its own")
         answer = caller.create({"model": MODEL, "input": "hi", "stream": True})
         require(answer.deltas() == TEXT, "it streams the whole answer")
         require(answer.final["status"] == "completed", "the stream ends with response.completed")
@@ -216,9 +227,10 @@ def check_kept(response_id: str) -> None:
         require(answer.status == 200, "it continues the response")
 
 
-def run(image: Image, data: Path, *command: str, code: int) -> str:
+def run(image: Image, data: Path, *command: str, code: int, environment: Mapping[str, str] | None = None) -> str:
     """Run one program in the image, which must end with this code, and return what it says."""
-    done = subprocess.run(image.enter(data, UPSTREAM, command), capture_output=True, text=True, timeout=60, check=False)
+    entered = image.enter(data, environment or {}, command)
+    done = subprocess.run(entered, capture_output=True, text=True, timeout=60, check=False)
     said = done.stdout + done.stderr
     require(done.returncode == code, f"{' '.join(command)} ends with {code}, not {done.returncode}: {said}", quiet=True)
     return said
