@@ -4,6 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 CLIENTS := $(VENV)/.clients
+LOAD    := $(VENV)/.load
 PYTEST  := $(BIN)/python -m pytest
 
 # A list of its own, because pyenv and its like leave names behind that do not run. A distribution's Python goes first: it
@@ -26,7 +27,7 @@ table=$$($(BIN)/coverage report --fail-under=$(2) --include='$(1)/*') || { echo 
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-full check conformance wheel image-test docs-generate clean
+.PHONY: help install demo test test-full check conformance load capacity wheel image-test docs-generate clean
 
 help: ## Show what there is
 	@echo "Responses Gateway"
@@ -55,6 +56,10 @@ $(CLIENTS): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt openai -e '.[deploy]'
 	@touch $@
 
+$(LOAD): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[load]'
+	@touch $@
+
 demo: $(STAMP) ## See the gateway at work, with a simulated inference server; DEMO=once ends after the tour
 	@$(BIN)/gateway demo $(if $(filter once,$(DEMO)),--once)
 
@@ -66,7 +71,7 @@ test: $(STAMP) ## Run the tests that need nothing beyond Python, make and git, w
 	$(call require_coverage,gateway/protocol,100)
 	@echo "Left out: $$($(PYTEST) -m full --collect-only -q | grep -c '::') tests that need more than Python, make and git (make test-full)"
 
-test-full: $(CLIENTS) ## Run the tests that need client libraries or other programs; a missing one is a failure
+test-full: $(CLIENTS) $(LOAD) ## Run the tests that need client libraries or other programs; a missing one is a failure
 	@$(PYTEST) -q -m full
 
 check: $(STAMP) ## Check form, style, types and the floors
@@ -77,6 +82,12 @@ check: $(STAMP) ## Check form, style, types and the floors
 
 conformance: $(STAMP) ## Replay the cases and captures, cut streams after every byte, and try all that the API describes
 	@EVERY_CUT=1 $(PYTEST) -q -n $(JOBS) tests/conformance
+
+load: $(LOAD) ## Put a gateway under load and report it; TARGET=URL names one that runs, USERS and DURATION how much
+	@PYTHONPATH=tests $(BIN)/python loadtests/load.py run $(ARGS)
+
+capacity: $(LOAD) ## Find how many users a gateway serves within the objectives; TARGET=URL as for load
+	@PYTHONPATH=tests $(BIN)/python loadtests/load.py capacity $(ARGS)
 
 wheel: $(STAMP) ## Build the wheel, install it alone into an empty environment and use it there
 	@.ci/wheel

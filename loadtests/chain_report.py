@@ -1,13 +1,14 @@
 """What the numbers of a chain benchmark say: percentiles, slopes, differences, tables."""
 
-import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from measure import find_percentile
 
 _TITLES = {
     "none": "Without a gateway",
@@ -113,12 +114,6 @@ def fit_slope(points: Mapping[int, float]) -> Slope | None:
     middle = statistics.fmean(points)
     spread = sum((place - middle) ** 2 for place in points)
     return Slope(line.slope, (sum(residue**2 for residue in residues) / (len(points) - 2) / spread) ** 0.5)
-
-
-def find_percentile(values: Iterable[float], share: float) -> float:
-    """Return the smallest value that at least this share of the values does not exceed; NaN when there are none."""
-    ordered = sorted(values)
-    return ordered[max(math.ceil(share * len(ordered)) - 1, 0)] if ordered else math.nan
 
 
 def summarize(tally: Tally) -> Summary:

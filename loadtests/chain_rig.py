@@ -37,14 +37,14 @@ class Rig:
     def __enter__(self) -> Self:
         cpus = sorted(os.sched_getaffinity(0))
         with ExitStack() as starting:
-            starting.enter_context(_pinned(cpus[1:2] or cpus))
+            starting.enter_context(pinned(cpus[1:2] or cpus))
             starting.enter_context(self._simulator)
             started: dict[str, WatchedGateway] = {}
             for database in dict.fromkeys(_DATABASES[store] for store in self._stores):
                 url = starting.enter_context(_serve_postgres()) if database == "postgres" else None
                 (self._folder / database).mkdir()
                 gateway = WatchedGateway(self._folder / database, self._simulator, _SETTINGS, url)
-                with _pinned(cpus[:1]):
+                with pinned(cpus[:1]):
                     started[database] = starting.enter_context(gateway)
             self._gateways = {store: started[_DATABASES[store]] for store in self._stores}
             self._running = starting.pop_all()
@@ -56,6 +56,10 @@ class Rig:
     def port(self, store: str) -> int:
         """Return where callers connect to: a gateway, or the inference server when nothing of ours keeps anything."""
         return (self._gateways.get(store) or self._simulator).port
+
+    def admin_url(self, store: str) -> str:
+        """Return where the admin listener of a gateway is."""
+        return self._gateways[store].admin_url
 
     def read_cpu(self, store: str) -> Counter[str]:
         """Return the seconds of CPU used up to now by `gateway` and `upstream`, children included, and `client`."""
@@ -78,7 +82,7 @@ class Rig:
 
 
 @contextmanager
-def _pinned(cpus: Sequence[int]) -> Iterator[None]:
+def pinned(cpus: Sequence[int]) -> Iterator[None]:
     """Keep this process, and whatever it starts in the block, on these CPUs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)

@@ -79,6 +79,10 @@ class WatchedGateway(DatabaseGateway):
         database = database or f"sqlite:///{folder}/responses.db"
         super().__init__(folder, upstream.url, database, {**admin, **(settings or {})})
 
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self._admin_port}"
+
     def look(self) -> Holdings:
         """Return what it holds now."""
         own = [name for name in self._descriptors() if not name.startswith(str(self.database))]
@@ -126,7 +130,7 @@ class WatchedGateway(DatabaseGateway):
 
     def _read_samples(self) -> dict[str, Counter[str]]:
         """Read every sample: name to labels to value."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._admin_port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.admin_url}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         samples: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, labels, value in re.findall(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", text, re.MULTILINE):
