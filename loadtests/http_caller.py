@@ -75,6 +75,8 @@ class HttpCaller:
         kind = answer.headers.get_content_type()
         if kind != "text/event-stream":
             witness.blame("wrong content type", kind)
+            self._connection.close()
+            return
         for data, now in _split_events(answer):
             if data != _DONE and not _take(data, witness, now):
                 self._connection.close()

@@ -227,7 +227,7 @@ def _find_place(options: dict, plan: Plan) -> Iterator[tuple[Place, Plan]]:
             target=f"http://127.0.0.1:{rig.port('sqlite')}",
             upstream=f"http://127.0.0.1:{rig.port('none')}",
             admin=rig.admin_url("sqlite"),
-            described=f"`gateway simulate` on the same machine: no model and no GPU, a token each {pace * 1000:g} ms",
+            described=f"gateway simulate on the same machine: no model and no GPU, a token each {pace * 1000:g} ms",
             settings="defaults with SQLite, logging errors only; alone on one CPU if there are several",
             cpus=frozenset(sorted(cpus)[1:]) or cpus,
         )
@@ -322,7 +322,9 @@ def _conclude(results: Results, control: Results | None) -> int:
         click.echo("no step met the objectives" if met is None else f"{met} users met the objectives", err=True)
         return 0 if met is not None else 1
     click.echo(f"{len(turns):,} turns, {failed} failed", err=True)
-    return 1 if failed or not results.turns else 0
+    if results.course.lost:
+        click.echo(f"no last word came from {', '.join(results.course.lost)}", err=True)
+    return 1 if failed or results.course.lost or not results.turns else 0
 
 
 def _count_users(plan: Plan) -> str:

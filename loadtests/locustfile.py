@@ -152,9 +152,13 @@ class Conductor:
         self._journal.course.ended = read_clock()
 
     def _await_workers(self) -> None:
+        if not self._distributed:
+            return
+        course = self._journal.course
         with gevent.Timeout(_LAST_SECONDS, False):
-            while self._distributed and len(self._journal.finished) < len(self._journal.course.cpu):
+            while not self._journal.finished.issuperset(course.cpu):
                 gevent.sleep(0.05)
+        course.lost = sorted(course.cpu.keys() - self._journal.finished)
 
     def _halt(self, **_) -> None:
         for running in self._greenlets:
@@ -171,7 +175,7 @@ class Conductor:
             course.objectives_met = self._shape.highest
         self._journal.close()
         # To look for the step that misses the objectives is not to fail.
-        failed = self._journal.counts[FAILED] and not course.steps
+        failed = course.lost or (self._journal.counts[FAILED] and not course.steps)
         self._environment.process_exit_code = 1 if failed or not self._journal.counts["turns"] else 0
 
 

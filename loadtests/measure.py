@@ -178,6 +178,7 @@ class Course(Struct, kw_only=True):
         steps: of a run in steps, what was held and judged.
         cpu: seconds of CPU and of time of each process that asked.
         objectives_met: users of the highest step that met the objectives; None when there was none, or no steps.
+        lost: processes whose last turns never came.
     """
 
     began: int = 0
@@ -185,3 +186,4 @@ class Course(Struct, kw_only=True):
     steps: list[dict[str, Any]] = field(default_factory=list)
     cpu: dict[str, tuple[float, float]] = field(default_factory=dict)
     objectives_met: int | None = None
+    lost: list[str] = field(default_factory=list)

@@ -199,6 +199,7 @@ def _lay_over(
             document[name] = {**document.get(name, {}), **section}
         else:
             document[name] = section
+            origins[name, ""] = origin
         origins.setdefault((name, ""), origin)
     origins.update((path, origin) for path in _paths(above) if path[1])
 

@@ -17,35 +17,37 @@ _STYLE = Style(
     label_font_size=11,
     major_label_font_size=11,
     legend_font_size=12,
-    colors=("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#111827"),
+    colors=("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#111827", "#9ca3af"),
 )
 Line = Sequence[tuple[float, float]]
 
 
-def draw_lines(name: str, title: str, x_title: str, y_title: str, lines: Mapping[str, Line]) -> str:
+def draw_lines(name: str, title: str, axes: tuple[str, str], lines: Mapping[str, Line], marks: Line = ()) -> str:
     """Draw lines of points.
 
     Args:
         name: tells the plot from others of the same page.
-        title, x_title, y_title: what is written beside it.
+        title: what is written above.
+        axes: what x and y are.
         lines: from their names to their points.
+        marks: where the x axis has which number, if that is not its own scale.
     """
     chart = pygal.XY(
         style=_STYLE,
         js=(),
-        width=760,
-        height=320,
+        width=860,
+        height=340,
         title=title,
-        x_title=x_title,
-        y_title=y_title,
+        x_title=axes[0],
+        y_title=axes[1],
         show_dots=False,
         stroke_style={"width": 2},
-        legend_at_bottom=True,
-        legend_at_bottom_columns=4,
-        include_x_axis=False,
+        truncate_legend=-1,
         disable_xml_declaration=True,
     )
     chart.uuid = name
+    if marks:
+        chart.x_labels = [{"value": place, "label": f"{number:g}"} for place, number in marks]
     for label, points in lines.items():
         chart.add(label, list(points))
     return _strip(chart.render(is_unicode=True))

@@ -1,8 +1,8 @@
 """What a load run says: a document of the setup, the outcomes, the times and the costs."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from document import Block, Code, Heading, Paragraph, Plot, Table
 from facts import Usage
@@ -10,13 +10,22 @@ from measure import SHARES, Course, Spread, Summary, Turn, count_faults, find_pe
 from msgspec import Struct
 from plan import Plan
 
-Draw = Callable[[str, str, str, str, Mapping[str, Sequence[tuple[float, float]]]], str]
-"""Draws lines: name, title, titles of both axes, and the points of each line."""
+Points = Sequence[tuple[float, float]]
+
+
+class Draw(Protocol):
+    """Makes a plot; see `plots.draw_lines`."""
+
+    def __call__(
+        self, name: str, title: str, axes: tuple[str, str], lines: Mapping[str, Points], marks: Points = ()
+    ) -> str: ...
+
 
 DIRECT = "asked directly: "
 _NOTHING = "not measured"
 _BUSY = 0.9
-_CURVE = (1, *range(5, 95, 5), *range(95, 100), 99.5, 99.9)
+_CURVE = (0, *range(10, 90, 5), *range(90, 100), 99.5, 99.8, 99.9)
+_MARKS = (0, 50, 90, 99, 99.9)
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -281,6 +290,8 @@ def _list_costs(results: Results, control: Results | None) -> Iterator[Block]:
             if seconds
         ]
     yield Table(("", ""), rows)
+    if results.course.lost:
+        yield Paragraph(f"No last word came from {', '.join(results.course.lost)}: turns of theirs may be missing.")
     if any(share > _BUSY for share in busy.values()):
         yield Paragraph(
             "The users' own processes were at their limit: the times hold their delays too. Take more workers."
@@ -294,6 +305,8 @@ def _plot(results: Results, control: Results | None, draw: Draw) -> Iterator[Blo
     if control is not None:
         inside = select(control.turns, *control.window)
         lines |= {DIRECT + kind: [turn for turn in inside if turn.kind == kind] for kind in control.plan.weights}
+    # Whatever has no tokens last, so that the others have the same colours in every plot.
+    lines = dict(sorted(lines.items(), key=lambda line: line[0].endswith("json")))
     for name, title, read in (
         ("ttft", "Time to first token", lambda turn: () if turn.ttft is None else (turn.ttft,)),
         ("itl", "Time between two tokens", lambda turn: turn.gaps),
@@ -302,7 +315,11 @@ def _plot(results: Results, control: Results | None, draw: Draw) -> Iterator[Blo
         samples = {label: [value for turn in turns for value in read(turn)] for label, turns in lines.items()}
         curves = {label: _trace(values) for label, values in samples.items() if values}
         if curves:
-            yield Plot(name, title, draw(name, title, "percentile", "ms", curves))
+            yield Plot(
+                name,
+                title,
+                draw(name, title, ("percentile", "ms"), curves, [(_stretch(mark), mark) for mark in _MARKS]),
+            )
     yield _plot_course(results, draw)
 
 
@@ -318,12 +335,17 @@ def _plot_course(results: Results, draw: Draw) -> Plot:
         "failed/s": [(second, sum(turn.outcome == "failed" for turn in seconds[second])) for second in whole],
     }
     title = "The course of the run"
-    return Plot("course", title, draw("course", title, "s", "turns/s", lines))
+    return Plot("course", title, draw("course", title, ("s", "turns/s"), lines))
 
 
 def _trace(values: Sequence[float]) -> list[tuple[float, float]]:
     ordered = sorted(values)
-    return [(share, round(find_percentile(ordered, share / 100) / 1000, 3)) for share in _CURVE]
+    return [(_stretch(share), round(find_percentile(ordered, share / 100) / 1000, 3)) for share in _CURVE]
+
+
+def _stretch(percent: float) -> float:
+    """Return where a percentile lies: from 90 to 99 it is as far as from 0 to 90, for the tail is what matters."""
+    return -math.log10(1 - percent / 100)
 
 
 def _percentiles(spread: Spread) -> list[str]:
