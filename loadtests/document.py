@@ -50,9 +50,9 @@ class Plot(Struct, frozen=True):
 Block = Heading | Paragraph | Code | Table | Plot
 
 
-def render_markdown(blocks: Iterable[Block]) -> str:
-    """Return Markdown; plots are images in the same folder."""
-    return "\n\n".join(map(_mark_down, blocks)) + "\n"
+def render_markdown(blocks: Iterable[Block], folder: str = "") -> str:
+    """Return Markdown; plots are images in a folder beside it, named with a slash, or in the same."""
+    return "\n\n".join(_mark_down(block, folder) for block in blocks) + "\n"
 
 
 def render_html(title: str, blocks: Iterable[Block]) -> str:
@@ -66,13 +66,14 @@ def render_html(title: str, blocks: Iterable[Block]) -> str:
 
 
 def write_plots(folder: Path, blocks: Iterable[Block]) -> None:
-    """Write the plots into a folder, each as a file."""
+    """Write the plots into a folder, which is made, each as a file."""
+    folder.mkdir(exist_ok=True)
     for block in blocks:
         if isinstance(block, Plot):
             (folder / f"{block.name}.svg").write_text(block.svg + "\n")
 
 
-def _mark_down(block: Block) -> str:
+def _mark_down(block: Block, folder: str) -> str:
     match block:
         case Heading(text, level):
             return f"{'#' * level} {text}"
@@ -81,7 +82,7 @@ def _mark_down(block: Block) -> str:
         case Code(text):
             return f"```text\n{text}\n```"
         case Plot(name, title, _):
-            return f"![{title}]({name}.svg)"
+            return f"![{title}]({folder}{name}.svg)"
         case Table(header, rows):
             lines = [header, ["---"] * len(header), *rows]
             return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -310,8 +310,9 @@ def _write(out: Path, facts: Facts, results: Results, control: Results | None, p
     (out / "report.html").write_text(render_html(f"{facts.title} of {facts.began}", blocks))
     write_plots(out, blocks)
     if page is not None:
-        write_tables(page, render_markdown(blocks[1:]), _PAGE_MARK)
-        write_plots(page.parent, blocks)
+        plots = page.with_suffix("")
+        write_tables(page, render_markdown(blocks[1:], f"{plots.name}/"), _PAGE_MARK)
+        write_plots(plots, blocks)
 
 
 def _conclude(results: Results, control: Results | None) -> int:
@@ -339,8 +340,8 @@ def _repeat_command(name: str, options: Mapping[str, object], environ: Mapping[s
     if options["remote_workers"]:
         arguments += [f"--remote-workers {options['remote_workers']} --bind {options['bind']}"]
     variables |= {"ARGS": " ".join(arguments)} if arguments else {}
-    words = [f"{key}={shlex.quote(str(value))}" for key, value in keys.items()]
-    return " ".join([*words, "make", name, *(f"{key}={shlex.quote(str(value))}" for key, value in variables.items())])
+    words = [f"{key}={shlex.quote(str(value))}" for key, value in (variables | keys).items()]
+    return " ".join(["make", name, *words])
 
 
 if __name__ == "__main__":

@@ -79,11 +79,17 @@ class Results(Struct, frozen=True, kw_only=True):
             return course.began + step["begin"] * 1e6, course.began + step["end"] * 1e6
         return course.began + self.plan.run.warmup_seconds * 1e6, course.ended
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of users who asked anything."""
+        seen = {turn.kind for turn in self.turns}
+        return [kind for kind in self.plan.weights if kind in seen]
+
     def summarize(self) -> dict[str, Summary]:
         """Return what was measured in the window, by kind of user, and `all` together."""
         begin, end = self.window
         chosen = select(self.turns, begin, end)
-        kinds = {kind: [turn for turn in chosen if turn.kind == kind] for kind in self.plan.weights}
+        kinds = {kind: [turn for turn in chosen if turn.kind == kind] for kind in self.kinds}
         kinds["all"] = chosen
         seconds = max((end - begin) / 1e6, 1e-6)
         return {kind: summarize(turns, seconds, self.plan.slo) for kind, turns in kinds.items()}
@@ -153,8 +159,7 @@ def _list_facts(facts: Facts, results: Results) -> Iterator[Block]:
         ("gateway", results.usage.build or _NOTHING),
         ("its settings", facts.settings),
         ("load", users),
-        ("mix", ", ".join(f"{kind} {weight}" for kind, weight in plan.weights.items())),
-        ("lanes, turns of a chain", f"{plan.lanes.count}, {plan.chain.turns}"),
+        ("mix", ", ".join(_describe_kind(kind, plan) for kind in plan.weights)),
         ("objectives", objectives),
         ("machine of the users", facts.machine),
         ("versions", facts.versions),
@@ -162,6 +167,11 @@ def _list_facts(facts: Facts, results: Results) -> Iterator[Block]:
     ]
     yield Table(("", ""), rows)
     yield Paragraph("All figures are of this inference server and this machine, and say nothing of any other.")
+
+
+def _describe_kind(kind: str, plan: Plan) -> str:
+    what = {"lanes": f" of {plan.lanes.count}", "chain": f" of {plan.chain.turns} turns"}
+    return f"{kind}{what.get(kind.removeprefix('websocket_'), '')}: {plan.weights[kind]}"
 
 
 def _list_steps(results: Results) -> Iterator[Block]:
@@ -206,6 +216,9 @@ def _list_outcomes(results: Results, through: Mapping[str, Summary]) -> Iterator
         for kind, seen in through.items()
     ]
     yield Table(("users", "ok", "incomplete", "failed", "turns/s", "tokens/s", "goodput turns/s", "good"), rows)
+    absent = [kind for kind in results.plan.weights if kind not in results.kinds]
+    if absent:
+        yield Paragraph(f"Nobody asked as {', '.join(absent)}: so few users do not have all kinds.")
     outside = len(results.turns) - through["all"].turns
     if outside:
         yield Paragraph(f"{outside:,} more turns ended outside of the time that was measured.")
@@ -301,10 +314,10 @@ def _list_costs(results: Results, control: Results | None) -> Iterator[Block]:
 def _plot(results: Results, control: Results | None, draw: Draw) -> Iterator[Block]:
     begin, end = results.window
     chosen = select(results.turns, begin, end)
-    lines = {kind: [turn for turn in chosen if turn.kind == kind] for kind in results.plan.weights}
+    lines = {kind: [turn for turn in chosen if turn.kind == kind] for kind in results.kinds}
     if control is not None:
         inside = select(control.turns, *control.window)
-        lines |= {DIRECT + kind: [turn for turn in inside if turn.kind == kind] for kind in control.plan.weights}
+        lines |= {DIRECT + kind: [turn for turn in inside if turn.kind == kind] for kind in control.kinds}
     # Whatever has no tokens last, so that the others have the same colours in every plot.
     lines = dict(sorted(lines.items(), key=lambda line: line[0].endswith("json")))
     for name, title, read in (

@@ -84,6 +84,14 @@ def test_what_ended_in_the_measured_time_is_counted(results: Results) -> None:
     assert "2 more turns ended outside" in find_texts(blocks)
 
 
+def test_kinds_that_so_few_users_do_not_have(results: Results) -> None:
+    assert "Nobody asked" not in find_texts(build_report(FACTS, results, None, draw))
+    fewer = Results(plan=results.plan, turns=[turn(3)], course=results.course)
+    blocks = build_report(FACTS, fewer, None, draw)
+    assert "Nobody asked as json, websocket: so few" in find_texts(blocks)
+    assert list(find_rows(blocks, "goodput turns/s")) == ["sse", "all"]
+
+
 def test_what_failed_in_the_warm_up_is_told_too(results: Results) -> None:
     blocks = build_report(FACTS, results, None, draw)
     assert find_rows(blocks, "fault") == {"sequence gap": ["1", "5 instead of 4"]}
