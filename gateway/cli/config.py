@@ -10,6 +10,7 @@ import rich_click as click
 from gateway.cli.options import EXIT_UNUSABLE, config_options, load_or_exit, print_findings
 from gateway.config import ConfigError, GatewayConfig, LoadedConfig, load_config
 from gateway.config.findings import KeyPath
+from gateway.config.processes import describe_sharing
 from gateway.config.render import render_schema, render_toml, to_toml_value, written_form
 from gateway.config.tree import Leaf, Node, format_path, gateway_tree, walk
 
@@ -38,6 +39,7 @@ def check(
         click.echo(f"{_count(len(error.problems), 'problem')}, {_count(len(error.warnings), 'warning')}", err=True)
         context.exit(EXIT_UNUSABLE)
     print_findings(loaded.warnings)
+    _print_sharing(loaded.config)
     noted = f", {_count(len(loaded.warnings), 'warning')}" if loaded.warnings else ""
     click.echo(f"{loaded.file or 'defaults and environment'}: ok{noted}")
     context.exit(_EXIT_WARNINGS if strict and loaded.warnings else 0)
@@ -63,6 +65,7 @@ def show(file: Path | None, config: Path | None, overrides: tuple[str, ...], for
     if origin and form == "toml":
         raise click.UsageError("TOML has no place for origins; use --format json, or no --format for a table")
     loaded = load_or_exit(_named_file(file, config), overrides)
+    _print_sharing(loaded.config)
     if origin and form is None:
         _print_table(loaded)
     elif form == "json":
@@ -71,6 +74,11 @@ def show(file: Path | None, config: Path | None, overrides: tuple[str, ...], for
         import tomli_w
 
         click.echo(tomli_w.dumps(_plain_tree(loaded.config)), nl=False)
+
+
+def _print_sharing(config: GatewayConfig) -> None:
+    if line := describe_sharing(config):
+        click.secho(f"note: {line}", dim=True, err=True)
 
 
 def _print_table(loaded: LoadedConfig) -> None:

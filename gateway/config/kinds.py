@@ -54,6 +54,7 @@ def doc(
     env: str | None = None,
     live: bool = False,
     waits_for: tuple[str, ...] = (),
+    per_process: bool = False,
     extra_json_schema: Mapping[str, Any] | None = None,
     **constraints: Any,
 ) -> Meta:
@@ -64,10 +65,13 @@ def doc(
         env: a second environment variable besides the derived one.
         live: whether a reload applies a change; otherwise it needs a restart.
         waits_for: dotted paths of keys that need a restart; while a change of one waits for it, this key waits too.
+        per_process: whether it bounds each process of several, and so allows all of them several times as much.
         extra_json_schema: additions to the JSON Schema.
         constraints: of `msgspec.Meta`, for example `ge`.
     """
-    extra: dict[str, Any] = {"live": live, "waits_for": waits_for}
+    extra: dict[str, Any] = {"live": live, "waits_for": waits_for, "per_process": per_process}
+    if per_process:
+        description += " Counts in each process."
     if env:
         extra["env"] = env
     schema = {**(extra_json_schema or {}), LIVE_KEYWORD: live}

@@ -179,3 +179,15 @@ def test_init_says_why_it_cannot_write(gateway, tmp_path):
 
 def test_schema_prints_the_schema(gateway):
     assert gateway("schema").stdout == render_schema()
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_what_several_workers_multiply_is_said(gateway, command):
+    shared = ("--set", "storage.url=postgresql://h/d")
+    one = gateway(command, *shared)
+    assert (one.exit_code, one.stderr) == (0, "")
+    several = gateway(command, *shared, "--set", "server.workers=3")
+    assert several.exit_code == 0
+    assert several.stderr.startswith("note: 3 workers count each for itself, and together allow 3 times server.max_con")
+    assert "upstream.max_concurrent" in several.stderr
+    assert "note" not in several.stdout

@@ -21,6 +21,8 @@ from gateway.transport.hosts import HostPolicy
         ),
         ("server.host = '0.0.0.0'", "server.host", "nobody is asked for a key"),
         ("server.host = 'llm.internal'\nauth.mode = 'none'", "server.host", "allow_unauthenticated = true"),
+        ("server.workers = 2", "server.workers", "a database that they can share"),
+        ("server.workers = 2\nstorage.url = 'sqlite:///a.db'", "server.workers", "postgresql://"),
         ("[upstream]\nmodels = ['m']\n[upstreams.a]", "upstream.models", "both set"),
         ("[upstreams.'a b']", 'upstreams."a b"', "cannot name"),
         ("[upstreams.a__b]", "upstreams.a__b", "cannot name"),
@@ -57,6 +59,7 @@ def test_api_key_and_callers_authorization_exclude_each_other(problems):
     "text",
     [
         "admin.bind = '[::1]:9901'",
+        "server.workers = 2\nstorage.url = 'postgresql://h/d'",
         "admin.bind = 'localhost:9901'",
         "admin = { bind = '0.0.0.0:9901', allow_remote = true }",
         "admin = { bind = '0.0.0.0:9901', enabled = false }",

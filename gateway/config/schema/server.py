@@ -18,8 +18,8 @@ class ServerConfig(Section, frozen=True, kw_only=True):
     workers: Annotated[
         Count,
         doc(
-            "Processes that serve, so that more than one core is used; more than one process needs PostgreSQL. What "
-            "counts per process counts in each.",
+            "Processes that serve, so that more than one core is used; more than one process needs PostgreSQL. Each "
+            "counts its own load, so together they take several times as much.",
             le=256,
         ),
     ] = 1
@@ -93,13 +93,18 @@ class ServerConfig(Section, frozen=True, kw_only=True):
     ] = 2.0
     max_connections: Annotated[
         Count,
-        doc("Client connections open at once; further ones are answered 503, /livez excepted, and closed.", live=True),
+        doc(
+            "Client connections open at once; further ones are answered 503, /livez excepted, and closed.",
+            live=True,
+            per_process=True,
+        ),
     ] = 4096
     max_concurrent_requests: Annotated[
         Count,
         doc(
-            "Responses in the making at once, per process; further ones are refused with 503 and Retry-After.",
+            "Responses in the making at once; further ones are refused with 503 and Retry-After.",
             live=True,
+            per_process=True,
         ),
     ] = 1024
     delivery_max_batches: Annotated[

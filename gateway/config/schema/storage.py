@@ -37,15 +37,20 @@ class StorageConfig(Section, frozen=True, kw_only=True):
     busy_timeout_seconds: Annotated[
         DurationOrZero, doc("How long to wait for a connection, or for another process that holds the lock.", le=86_400)
     ] = 5.0
-    readers: Annotated[Count, doc("Connections, and threads, that read.", le=1024)] = 4
+    readers: Annotated[Count, doc("Connections, and threads, that read.", le=1024, per_process=True)] = 4
     reader_max_entries: Annotated[
-        Count, doc("Reads waiting or running at once; beyond that requests that need one fail with 503.")
+        Count,
+        doc("Reads waiting or running at once; beyond that requests that need one fail with 503.", per_process=True),
     ] = 1024
     writer_max_entries: Annotated[
-        Count, doc("Responses waiting to be written; beyond that new ones fail with 503.")
+        Count, doc("Responses waiting to be written; beyond that new ones fail with 503.", per_process=True)
     ] = 1024
     writer_max_bytes: Annotated[
-        Size, doc("Bytes of responses waiting to be written; beyond that new ones fail with 503, but one always fits.")
+        Size,
+        doc(
+            "Bytes of responses waiting to be written; beyond that new ones fail with 503, but one always fits.",
+            per_process=True,
+        ),
     ] = 256 * MIB
     writer_batch_entries: Annotated[Count, doc("Responses committed together.")] = 256
     statement_timeout_seconds: Annotated[Duration, doc("A statement that runs longer is given up.", le=86_400)] = 30.0
@@ -67,7 +72,8 @@ class StorageConfig(Section, frozen=True, kw_only=True):
         Size, doc("Items that one chain of previous_response_id may have, as serialized; a larger one is refused.")
     ] = 64 * MIB
     history_cache_bytes: Annotated[
-        SizeOrZero, doc("Memory for the histories of chains that go on, per process; 0 reads each from the database.")
+        SizeOrZero,
+        doc("Memory for the histories of chains that go on; 0 reads each from the database.", per_process=True),
     ] = 8 * MIB
     history_revalidate_seconds: Annotated[
         DurationOrZero,

@@ -95,8 +95,10 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
     ] = 600.0
     idle_timeout_seconds: Annotated[Duration, doc("Limit between two reads of an answer.", live=True)] = 300.0
     total_timeout_seconds: Annotated[Duration, doc("Limit for one whole call.", live=True)] = 3600.0
-    max_connections: Annotated[Count, doc("Connections open at once.")] = 1024
-    max_concurrent: Annotated[Count, doc("Calls running at once; further ones wait.", live=True)] = 1024
+    max_connections: Annotated[Count, doc("Connections open at once.", per_process=True)] = 1024
+    max_concurrent: Annotated[Count, doc("Calls running at once; further ones wait.", live=True, per_process=True)] = (
+        1024
+    )
     max_concurrent_wait_seconds: Annotated[
         DurationOrZero,
         doc("How long a call waits for its turn before it is refused with 503 and Retry-After.", live=True),

@@ -14,11 +14,11 @@ class WebSocketConfig(Section, frozen=True, kw_only=True):
         bool, doc("Whether to accept WebSockets; without them the upgrade is answered 426, and clients use HTTP.")
     ] = True
     max_connections: Annotated[
-        Count, doc("WebSockets open at once, per process; further upgrades are answered 503.", live=True)
+        Count, doc("WebSockets open at once; further upgrades are answered 503.", live=True, per_process=True)
     ] = 1024
     max_connections_per_principal: Annotated[
         Count,
-        doc("WebSockets one principal may have open at once, per process; further upgrades get 429.", live=True),
+        doc("WebSockets one principal may have open at once; further upgrades get 429.", live=True, per_process=True),
     ] = 1024
     max_active: Annotated[
         Count, doc("Responses made at once on one connection, over all its lanes; further creates wait.", live=True)
