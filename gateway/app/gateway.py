@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from litestar.enums import ScopeType
@@ -11,12 +11,16 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from gateway.app.errors import StartError
 from gateway.app.parts import Parts, build_parts
 from gateway.app.routing import build_litestar
+from gateway.app.status import take_status
 from gateway.config.addresses import is_loopback, split_bind
 from gateway.config.changes import Reload, compare
+from gateway.config.display import show_settings
+from gateway.config.findings import Origin
 from gateway.config.schema import GatewayConfig
 from gateway.protocol.errors import NotFound
 from gateway.storage.faults import StorageNotReady
 from gateway.telemetry.names import LOGGER_SERVER
+from gateway.telemetry.status import Status
 from gateway.transport.admin import build_admin_app
 from gateway.transport.edge import Edge
 from gateway.transport.hosts import HostPolicy
@@ -34,6 +38,7 @@ class Gateway:
     Attributes:
         parts: what it consists of.
         config: the configuration in effect; requests that are being served may still keep to an earlier one.
+        origins: where its values were written, by dotted path, as far as that is known.
         draining: whether it has begun to stop.
         public: the app callers reach.
         admin: the app of the admin listener.
@@ -42,7 +47,9 @@ class Gateway:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.config = parts.config
+        self.origins: Mapping[str, Origin] = {}
         self.draining = False
+        self._started = parts.clock.now()
         server = parts.config.server
         self._callers = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
         self._warn_of_any_host()
@@ -60,7 +67,13 @@ class Gateway:
         )
         admin_host, _ = split_bind(parts.config.admin.bind)
         self._operators = HostPolicy(admin_host, server.allowed_hosts)
-        self.admin: ASGIApp = build_admin_app(self._expose, parts.readiness, self._operators)
+        self.admin: ASGIApp = build_admin_app(
+            self._expose,
+            parts.readiness,
+            self._operators,
+            read_status=self.read_status,
+            read_config=lambda: show_settings(self.config, self.origins),
+        )
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -99,6 +112,10 @@ class Gateway:
         if reload.applied:
             self._reconfigure(reload.config)
         return reload
+
+    async def read_status(self) -> Status:
+        """Return what the process tells of itself now. Takes as long as the store's bounded probe."""
+        return await take_status(self.parts, self.config, started=self._started, draining=self.draining)
 
     def begin_drain(self) -> None:
         """Report not ready and refuse new responses; what runs goes on."""

@@ -1,18 +1,16 @@
 """`gateway config`: check, show and generate the configuration."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import rich_click as click
 
 from gateway.cli.options import EXIT_UNUSABLE, config_options, load_or_exit, print_findings
 from gateway.config import ConfigError, GatewayConfig, LoadedConfig, load_config
-from gateway.config.findings import KeyPath
+from gateway.config.display import show_settings, show_tables
 from gateway.config.processes import describe_sharing
 from gateway.config.render import render_schema, render_toml, to_toml_value, written_form
-from gateway.config.tree import Leaf, Node, format_path, gateway_tree, walk
+from gateway.config.tree import format_path, gateway_tree, walk
 
 _EXIT_WARNINGS = 1
 _PIPE_WIDTH = 10_000
@@ -73,7 +71,7 @@ def show(file: Path | None, config: Path | None, overrides: tuple[str, ...], for
     else:
         import tomli_w
 
-        click.echo(tomli_w.dumps(_plain_tree(loaded.config)), nl=False)
+        click.echo(tomli_w.dumps(show_tables(loaded.config)), nl=False)
 
 
 def _print_sharing(config: GatewayConfig) -> None:
@@ -101,32 +99,8 @@ def _print_table(loaded: LoadedConfig) -> None:
 def _print_json(loaded: LoadedConfig, *, origin: bool) -> None:
     import msgspec
 
-    content: Mapping[str, Any] = _plain_tree(loaded.config)
-    if origin:
-        content = {
-            format_path(path): {
-                "value": None if value is None else written_form(node, value),
-                "origin": str(loaded.origins[format_path(path)]),
-            }
-            for path, node, value in walk(gateway_tree(), loaded.config)
-        }
+    content = show_settings(loaded.config, loaded.origins) if origin else show_tables(loaded.config)
     click.echo(msgspec.json.format(msgspec.json.encode(content)))
-
-
-def _plain_tree(config: GatewayConfig) -> dict[str, Any]:
-    """Return the set values as nested tables; a secret read from a file is left to its `_file` key."""
-    settings: list[tuple[KeyPath, Node, Any]] = list(walk(gateway_tree(), config))
-    present = {path for path, _, value in settings if value is not None}
-    tree: dict[str, Any] = {}
-    for path, node, value in settings:
-        twin = (*path[:-1], f"{path[-1]}_file")
-        if value is None or (isinstance(node, Leaf) and node.secret and twin in present):
-            continue
-        table = tree
-        for name in path[:-1]:
-            table = table.setdefault(name, {})
-        table[path[-1]] = written_form(node, value)
-    return tree
 
 
 @command.command("init")

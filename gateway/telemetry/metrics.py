@@ -2,13 +2,12 @@
 
 import asyncio
 import platform
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric as PrometheusFamily
@@ -16,6 +15,8 @@ from prometheus_client.metrics_core import Metric as PrometheusFamily
 from gateway import __version__
 from gateway.protocol.response import Usage
 from gateway.telemetry import names
+from gateway.telemetry.histogram import Histogram, Tally
+from gateway.telemetry.last_errors import LastErrors
 from gateway.telemetry.loads import CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad
 from gateway.telemetry.names import Metric
 
@@ -49,7 +50,8 @@ class Metrics:
         self.watch(self._gauge(names.TASKS), _count_tasks)
         self.stream_events_total = self._counter(names.STREAM_EVENTS)
         self.ttft_seconds = self._histogram(names.TTFT_SECONDS)
-        self.inter_token_tally = Tally(self._histogram(names.INTER_TOKEN_SECONDS))
+        self.inter_token_seconds = self._histogram(names.INTER_TOKEN_SECONDS)
+        self.inter_token_tally = Tally(self.inter_token_seconds)
         self._tokens_total = self._counter(names.TOKENS)
 
         self.upstream_healthy = self._gauge(names.UPSTREAM_HEALTHY)
@@ -62,6 +64,7 @@ class Metrics:
         self.upstream_connect_retries_total = self._counter(names.UPSTREAM_CONNECT_RETRIES)
         self.upstream_breaker_state = self._gauge(names.UPSTREAM_BREAKER_STATE)
 
+        self.last_errors = LastErrors()
         self.limit_breaches_total = self._counter(names.LIMIT_BREACHES)
         self.limit_bytes = self._gauge(names.LIMIT_BYTES)
         self.retained_bytes = self._histogram(names.RETAINED_BYTES)
@@ -186,7 +189,7 @@ class Metrics:
             together.setdefault(bump, []).append(amount)
         for bump, amounts in together.items():
             family = getattr(bump, "__self__", None)
-            if isinstance(family, _Histogram):
+            if isinstance(family, Histogram):
                 family.observe_all(amounts)
             else:
                 bump(sum(amounts))
@@ -208,74 +211,10 @@ class Metrics:
         self.watch(now, lambda: level.now, *labels)
         self.watch(high, lambda: level.high, *labels)
 
-    def _histogram(self, metric: Metric) -> "_Histogram":
+    def _histogram(self, metric: Metric) -> Histogram:
         return _remember_children(
-            _Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
+            Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
         )
-
-
-class _Histogram(Histogram):
-    """A histogram that knows its largest value, and takes many at once.
-
-    One by one, each costs a walk along the buckets and two locks.
-
-    Attributes:
-        largest: the largest value observed, 0 before the first.
-    """
-
-    largest: float = 0.0
-
-    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
-        """Observe one value."""
-        self.largest = max(self.largest, amount)
-        super().observe(amount, exemplar)
-
-    def observe_all(self, amounts: Sequence[float]) -> None:
-        """Observe the values, in any order, at least one."""
-        counts = [0] * len(self._upper_bounds)
-        for amount in amounts:
-            counts[bisect_left(self._upper_bounds, amount)] += 1
-        self.add(counts, sum(amounts), max(amounts))
-
-    @property
-    def bounds(self) -> Sequence[float]:
-        """Upper bounds of the buckets, the last of which is infinite."""
-        return self._upper_bounds
-
-    def add(self, counts: Sequence[int], total: float, largest: float) -> None:
-        """Add values by how many each bucket gets, their sum and the largest."""
-        self.largest = max(self.largest, largest)
-        self._sum.inc(total)
-        for bucket, count in zip(self._buckets, counts, strict=True):
-            if count:
-                bucket.inc(count)
-
-
-class Tally:
-    """Takes many values for a histogram without labels as plain numbers, on the event loop alone.
-
-    Args:
-        family: where they come to be when the metrics are read.
-    """
-
-    def __init__(self, family: _Histogram) -> None:
-        self._family = family
-        self._bounds = family.bounds
-        self._counts = [0] * len(self._bounds)
-        self._sum = 0.0
-        self._largest = 0.0
-
-    def note(self, amount: float, times: int) -> None:
-        """Observe a value several times."""
-        self._counts[bisect_left(self._bounds, amount)] += times
-        self._sum += amount * times
-        self._largest = max(self._largest, amount)
-
-    def settle(self) -> None:
-        """Hand over what was noted."""
-        self._family.add(self._counts, self._sum, self._largest)
-        self._counts = [0] * len(self._bounds)
-        self._sum = self._largest = 0.0
 
 
 class _BeforeAll:
@@ -288,6 +227,12 @@ class _BeforeAll:
         """Act, and add nothing."""
         self._act()
         return ()
+
+
+def read_values(numbers: Counter | Gauge) -> dict[tuple[str, ...], int]:
+    """Return what this process counted or holds, as whole numbers, by the values of the labels."""
+    samples = (sample for family in numbers.collect() for sample in family.samples)
+    return {tuple(sample.labels.values()): int(sample.value) for sample in samples if "_created" not in sample.name}
 
 
 def _remember_children(family: _Family) -> _Family:

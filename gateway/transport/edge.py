@@ -19,7 +19,7 @@ from gateway.telemetry.tracing import Span, Tracing
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.hosts import HostPolicy
 from gateway.transport.paths import LIVEZ_PATH, OPEN_PATHS
-from gateway.transport.wire_errors import from_exception, send_error
+from gateway.transport.wire_errors import NO_ROUTE, STATE_ERROR_CODE, from_exception, send_error
 
 STATE_REQUEST_ID = "request_id"
 STATE_IDENTITY = "identity"
@@ -166,7 +166,9 @@ class Edge:
                 if answer.status:
                     raise
                 denial = scope["type"] == ScopeType.WEBSOCKET
-                await send_error(answer.send, from_exception(error), denial=denial)
+                shown = from_exception(error)
+                state[STATE_ERROR_CODE] = shown.code
+                await send_error(answer.send, shown, denial=denial)
             finally:
                 status = answer.conclude(state.get(STATE_CLIENT_LEFT, False))
                 self._record(scope, method, status, self._clock.monotonic() - started, span)
@@ -179,6 +181,12 @@ class Edge:
         log_access(_OTHER, "", status, 0.0)
         request_id_var.reset(token)
         return request_id
+
+    def _note_error(self, scope: Scope, route: str, status: int) -> None:
+        code = scope["state"].get(STATE_ERROR_CODE)
+        # Whoever tries all paths there could be would drive out everything else.
+        if code is not None and code != NO_ROUTE:
+            self._metrics.last_errors.note(route, status, code)
 
     def _request_id(self, sent: bytes | None) -> str:
         if sent is not None and _REQUEST_ID.match(sent):
@@ -199,6 +207,8 @@ class Edge:
         # How long a WebSocket lives says nothing about how soon requests are answered.
         if status != _ACCEPTED:
             metrics.defer(metrics.request_seconds.labels(route).observe, seconds)
+        if status >= 400:
+            self._note_error(scope, route, status)
         log_access(method, scope["raw_path"].decode("latin-1"), status, seconds)
         if span.recording:
             _describe(span, scope, method, status)

@@ -22,7 +22,7 @@ from gateway.transport.connection import (
 )
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_IDENTITY
 from gateway.transport.sse import EventStream
-from gateway.transport.wire_errors import name_code, send_error
+from gateway.transport.wire_errors import STATE_ERROR_CODE, name_code, send_error
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -57,6 +57,7 @@ class ResponsesEndpoint:
             scope["state"][STATE_CLIENT_LEFT] = True
             self._metrics.client_disconnects_total.inc()
         except GatewayError as error:
+            scope["state"][STATE_ERROR_CODE] = error.code
             self._metrics.response_errors_total.labels(code=name_code(error)).inc()
             # The rest of a body that was given up would be all that may come on its connection.
             await send_error(send, error, close=isinstance(error, RequestTimeout))

@@ -110,6 +110,7 @@ class WebSocketEndpoint:
         if code == _TOO_BIG and not socket.left_first:
             # The socket itself has told the client.
             self._metrics.websocket_errors_total.labels(code=RequestTooLarge.code).inc()
+            self._metrics.last_errors.note("websocket", RequestTooLarge.status, RequestTooLarge.code)
 
     def _check_room(self, principal: str) -> None:
         bounds = self._config.websocket

@@ -28,6 +28,12 @@ from gateway.transport.hints import find_hint
 
 RawHeaders = list[tuple[bytes, bytes]]
 
+STATE_ERROR_CODE = "error_code"
+"""Key of `scope["state"]` under which the code of an error is left that was the answer."""
+
+NO_ROUTE = "route_not_found"
+"""The code of a path that leads nowhere."""
+
 _FRAMEWORK_CODES = {426: "upgrade_required"}
 _FRAMEWORK_HEADERS = frozenset({"allow", "upgrade", "connection"})
 _logger = logging.getLogger(LOGGER_ERRORS)
@@ -94,6 +100,7 @@ def respond_with_error(request: Request[Any, Any, Any], error: Exception) -> Res
     shown = from_exception(error)
     if isinstance(error, NotFoundException):
         shown.message += find_hint(request.scope["path"], (route.path_components for route in request.app.routes))
+    request.scope["state"][STATE_ERROR_CODE] = shown.code
     answer = http_error(shown)
     headers = {name.decode(): value.decode() for name, value in answer.headers}
     if isinstance(error, HTTPException):
@@ -107,7 +114,7 @@ def _from_framework(error: HTTPException) -> GatewayError:
     if error.status_code == 413:
         return RequestTooLarge("The request body is larger than [server] max_request_body_bytes.")
     if error.status_code == 404:
-        return NotFound("There is no such route.", code="route_not_found")
+        return NotFound("There is no such route.", code=NO_ROUTE)
     if isinstance(error, ValidationException):
         return _from_validation(error)
     other = InvalidRequest(error.detail, code=_FRAMEWORK_CODES.get(error.status_code))
