@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 MESSAGE_LIMIT = 4 * 1024 * 1024
 """Bytes of the longest message; a report has some tens of thousands."""
 
-Topic = Literal["metrics", "readiness"]
+Topic = Literal["metrics", "readiness", "status"]
 
 
 class Task(Struct, frozen=True, kw_only=True):

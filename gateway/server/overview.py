@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gateway.config.schema import ServerConfig
+from gateway.protocol.errors import Unavailable
 from gateway.server.messages import Topic
 from gateway.server.supervisor import Supervisor
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.sharing import SharedMetrics
+from gateway.telemetry.status import Status, merge
 from gateway.transport.health import Check, Report
 
 _PARENT = "parent"
@@ -61,6 +63,18 @@ class Overview:
             for check in report.checks
         )
         return Report(draining.healthy and workers.healthy, (draining, workers, *checks))
+
+    async def read_status(self) -> Status:
+        """Return what the workers that answer tell, as one.
+
+        Raises:
+            Unavailable: none does.
+        """
+        answers = await self._ask("status")
+        documents = [msgspec.json.decode(body, type=Status) for body in answers.values() if body is not None]
+        if not documents:
+            raise Unavailable("No worker answers; ask again.")
+        return merge(documents)
 
     async def _ask(self, about: Topic) -> Mapping[int, msgspec.Raw | None]:
         """Ask all workers that serve, at once."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,8 @@ from gateway.app import StartError, SystemClock
 from gateway.config import LoadedConfig
 from gateway.config.addresses import split_bind
 from gateway.config.changes import Reload, compare
+from gateway.config.display import show_settings
+from gateway.config.findings import Origin
 from gateway.config.schema import GatewayConfig
 from gateway.reload import Reloader
 from gateway.server.child import Child
@@ -90,10 +92,12 @@ class _Parent:
 
     Attributes:
         config: the configuration in effect.
+        origins: where its values were written, by dotted path, as far as that is known.
     """
 
     def __init__(self, config: GatewayConfig, listeners: Listeners, task: Task) -> None:
         self.config = config
+        self.origins: Mapping[str, Origin] = {}
         self._listeners = listeners
         self._task = task
         folder = Path(task.folder)
@@ -104,7 +108,13 @@ class _Parent:
         metrics.watch(metrics.workers, lambda: sum(child.serving for child in supervisor.children.values()))
         overview = Overview(supervisor, lambda: self.config.server, metrics, SharedMetrics(folder))
         self._operators = HostPolicy(split_bind(config.admin.bind)[0], config.server.allowed_hosts)
-        self._admin = build_admin_app(overview.expose, overview, self._operators)
+        self._admin = build_admin_app(
+            overview.expose,
+            overview,
+            self._operators,
+            read_status=overview.read_status,
+            read_config=lambda: show_settings(self.config, self.origins),
+        )
 
     @property
     def draining(self) -> bool:

@@ -136,6 +136,8 @@ class _Link:
                 self._gateway.parts.metrics.refresh()
             case "readiness":
                 body = await self._gateway.parts.readiness.check()
+            case "status":
+                body = await self._gateway.read_status()
         self._say(Answer(number, msgspec.Raw(msgspec.json.encode(body))))
 
     def _say(self, word: Word) -> None:

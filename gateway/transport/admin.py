@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from gateway.transport.framework import LeanLitestar
 from gateway.transport.health import Checks, livez, readyz
 from gateway.transport.hosts import HostPolicy
-from gateway.transport.overview import ConfigSource, StatusSource, show_config, show_status
+from gateway.transport.status import ConfigSource, StatusSource, show_config, show_status
 from gateway.transport.wire_errors import respond_with_error
 
 Exposition = Callable[[], Awaitable[bytes]]

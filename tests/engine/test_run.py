@@ -236,6 +236,8 @@ async def test_a_stream_that_goes_wrong_ends_as_failed_with_what_there_was(end, 
     assert (reply.closed, reply.retired) == (1, 0)
     assert await bench.stored(response["id"]) is None
     assert bench.sample("responses_total", transport="sse", status="failed") == 1
+    (error,) = bench.metrics.last_errors.list()
+    assert (error.route, error.code) == ("sse", code)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +259,7 @@ async def test_a_json_body_that_is_no_answer_fails_the_request_itself(form, body
     with pytest.raises(UpstreamError) as failed:
         await work(Reply([body], event_stream=False))
     assert (failed.value.code, failed.value.status) == (code, 502)
+    assert bench.metrics.last_errors.list() == (), "whoever answers it remembers it"
 
 
 async def test_the_connection_is_handed_back_after_a_complete_answer():

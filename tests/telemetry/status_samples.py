@@ -3,9 +3,23 @@
 from bisect import bisect_left
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from gateway.telemetry.distribution import Distribution, distribute
-from gateway.telemetry.status import BREAKERS, LastError, LimitUse, Outcome, Process, Status, UpstreamStatus, Use
+from gateway.telemetry.status import (
+    BREAKERS,
+    Clients,
+    Lanes,
+    LastError,
+    Latency,
+    LimitUse,
+    Outcome,
+    Process,
+    Status,
+    StorageStatus,
+    UpstreamStatus,
+    Use,
+)
 
 BOUNDS = (1.0, 10.0, 100.0)
 WORDS = st.sampled_from(["a", "b", "c"])
@@ -60,3 +74,78 @@ STATUSES = st.builds(
     last_errors=st.lists(ERRORS, max_size=3).map(tuple),
 )
 """Documents of one process each, before they were merged with anything."""
+
+
+def make_status(**fields):
+    """A document of one process in which something of everything has happened."""
+    use = Use(now=3, high=40, limit=100)
+    status = Status(
+        time=1_800_090_061.5,
+        version="0.1.0",
+        python="3.12.1",
+        started=1_800_000_000.0,
+        draining=False,
+        auth="none",
+        processes=(Process(pid=7, started=1_800_000_000.0, responses=3),),
+        upstreams=(
+            UpstreamStatus(
+                name="default",
+                url="http://127.0.0.1:8000",
+                dialect="vllm",
+                healthy=True,
+                detail="ok",
+                checked_at=1_800_090_060.0,
+                breaker="closed",
+                running=use,
+                waiting=Use(now=1, high=2),
+            ),
+        ),
+        storage=StorageStatus(
+            database="sqlite:///responses.db",
+            healthy=True,
+            detail="The database answers.",
+            queue_entries=use,
+            queue_bytes=Use(now=2048, high=70_000, limit=268_435_456),
+            commit_seconds=_distribute([0.004, 0.009, 0.2]),
+            failures=0,
+        ),
+        clients=Clients(
+            connections=use, responses=use, delivery_batches=Use(now=0, high=9), delivery_bytes=Use(now=0, high=90_000)
+        ),
+        lanes=Lanes(
+            connections=use,
+            running=Use(now=2, high=8),
+            waiting=Use(now=0, high=4),
+            outstanding_bytes=Use(now=900, high=12_000),
+            session_bytes=Use(now=5000, high=70_000),
+        ),
+        limits=(
+            LimitUse(key="responses.max_retained_bytes", limit=1000, breaches=2, seen=_distribute([5, 50, 990])),
+            LimitUse(key="server.max_request_body_bytes", limit=10_485_760, breaches=0, seen=_distribute([])),
+        ),
+        responses=(
+            Outcome(transport="json", status="completed", count=12),
+            Outcome(transport="sse", status="completed", count=1200),
+            Outcome(transport="sse", status="failed", count=3),
+        ),
+        latency=Latency(first_token=_distribute([0.03, 0.04, 2]), upstream_first_byte=_distribute([0.01])),
+        last_errors=(
+            LastError(
+                time=1_800_090_000.25,
+                request_id="req_0123456789abcdef0123456789abcdef",
+                response_id="resp_0123456789abcdef0123456789abcdef",
+                route="sse",
+                status=502,
+                code="response_resource_limit_exceeded",
+            ),
+            LastError(
+                time=1_800_080_000.0,
+                request_id="req_00000000000000000000000000000000",
+                response_id=None,
+                route="/v1/responses",
+                status=400,
+                code="invalid_type",
+            ),
+        ),
+    )
+    return structs.replace(status, **fields)

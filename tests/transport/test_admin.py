@@ -1,10 +1,15 @@
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from telemetry.status_samples import make_status
 
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.status import Status
 from gateway.transport.admin import build_admin_app
 from gateway.transport.health import Readiness
 from gateway.transport.hosts import HostPolicy
+
+STATUS = make_status(version="1.2.3")
 
 
 def expose_of(metrics):
@@ -14,6 +19,10 @@ def expose_of(metrics):
     return expose
 
 
+async def read_status():
+    return STATUS
+
+
 @pytest.fixture
 def metrics():
     return Metrics()
@@ -21,7 +30,13 @@ def metrics():
 
 @pytest.fixture
 def app(metrics, store, upstreams):
-    return build_admin_app(expose_of(metrics), Readiness(store, upstreams), HostPolicy("127.0.0.1"))
+    return build_admin_app(
+        expose_of(metrics),
+        Readiness(store, upstreams),
+        HostPolicy("127.0.0.1"),
+        read_status=read_status,
+        read_config=lambda: {"server.port": {"value": 9000, "origin": "default"}},
+    )
 
 
 async def test_metrics_are_prometheus_text(app, call, metrics):
@@ -45,5 +60,23 @@ async def test_rebound_names_are_refused(app, call):
 
 
 async def test_unknown_routes_get_the_envelope(app, call):
-    answer = await call(app, "GET", "/status")
+    answer = await call(app, "GET", "/statistics")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+
+
+async def test_the_status_is_told_to_programs(app, call):
+    answer = await call(app, "GET", "/status.json")
+    assert (answer.headers["content-type"], answer.headers["cache-control"]) == ("application/json", "no-store")
+    assert msgspec.json.decode(answer.content, type=Status) == STATUS
+
+
+async def test_the_configuration_in_effect_is_shown(app, call):
+    answer = await call(app, "GET", "/config")
+    assert (answer.headers["content-type"], answer.headers["cache-control"]) == ("application/json", "no-store")
+    assert answer.json() == {"server.port": {"value": 9000, "origin": "default"}}
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/status.json", "/config", "/livez", "/readyz"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_nothing_can_be_changed_here(app, call, path, method):
+    assert (await call(app, method, path)).status_code == 405

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from uvicorn.protocols.utils import ClientDisconnected
 
 from gateway.ports import Identity
-from gateway.protocol.errors import Unauthorized, Unavailable
+from gateway.protocol.errors import NotFound, Unauthorized, Unavailable
 from gateway.protocol.ids import UuidIds, is_minted
 from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
@@ -398,3 +398,35 @@ async def test_probes_and_the_description_need_no_credential(harness, call, path
     strict = Strict()
     answer = await call(harness.wrap(authenticator=strict), "GET", path)
     assert (answer.status_code, strict.asked) == (200, [])
+
+
+def noted(harness):
+    return [(error.route, error.status, error.code, error.response_id) for error in harness.metrics.last_errors.list()]
+
+
+async def test_an_error_is_remembered_with_its_route_and_ids(harness, call):
+    async def refuse(scope, receive, send):
+        scope["path_template"] = "/v1/things"
+        response_id_var.set("resp_1")
+        raise Unavailable("Too busy.")
+
+    answer = await call(harness.wrap(refuse), "GET", "/v1/things")
+    assert noted(harness) == [("/v1/things", 503, "server_is_overloaded", "resp_1")]
+    assert harness.metrics.last_errors.list()[0].request_id == answer.headers["x-request-id"]
+
+
+async def test_a_status_that_is_no_error_of_ours_is_not_remembered(harness, call):
+    async def not_ready(scope, receive, send):
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    assert (await call(harness.wrap(not_ready), "GET", "/readyz")).status_code == 503
+    assert noted(harness) == []
+
+
+async def test_whoever_tries_all_paths_drives_out_nothing(harness, call):
+    async def lose(scope, receive, send):
+        raise NotFound("There is no such route.", code="route_not_found")
+
+    assert (await call(harness.wrap(lose), "GET", "/admin.php")).status_code == 404
+    assert noted(harness) == []

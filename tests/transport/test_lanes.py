@@ -160,6 +160,8 @@ async def test_what_cannot_be_routed_is_answered_and_evicts_nothing(message, cod
         await until(lambda: talk.socket.frames[-1]["type"] == "error")
         expect_error(talk.socket.frames[-1:], 400, code, **members)
         assert talk.bench.sample("websocket_errors_total", code=code) == 1
+        (error,) = talk.bench.metrics.last_errors.list()
+        assert (error.route, error.status, error.code) == ("websocket", 400, code)
         await talk.told(streamed(says("Hi.")), store=False, previous_response_id=parent)
 
 
