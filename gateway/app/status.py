@@ -60,7 +60,9 @@ async def take_status(parts: Parts, config: GatewayConfig, *, started: float, dr
             for (transport, status), count in read_values(metrics.responses_total).items()
         ),
         latency=Latency(
-            first_token=metrics.ttft_seconds.read(), upstream_first_byte=metrics.upstream_ttfb_seconds.read()
+            first_token=metrics.ttft_seconds.read(),
+            inter_token=metrics.inter_token_seconds.read(),
+            upstream_first_byte=metrics.upstream_ttfb_seconds.read(),
         ),
         last_errors=metrics.last_errors.list(),
     )
@@ -96,6 +98,7 @@ async def _tell_storage(parts: Parts, config: GatewayConfig) -> StorageStatus:
         queue_entries=_tell_use(metrics.storage_load.entries, storage.writer_max_entries),
         queue_bytes=_tell_use(metrics.storage_load.bytes, storage.writer_max_bytes),
         commit_seconds=metrics.storage_append_seconds.read(),
+        read_seconds=metrics.storage_read_seconds.read(),
         failures=sum(read_values(metrics.storage_failures_total).values()),
     )
 

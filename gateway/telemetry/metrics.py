@@ -65,12 +65,6 @@ class Metrics:
         self.upstream_breaker_state = self._gauge(names.UPSTREAM_BREAKER_STATE)
 
         self.last_errors = LastErrors()
-        self.limit_breaches_total = self._counter(names.LIMIT_BREACHES)
-        self.limit_bytes = self._gauge(names.LIMIT_BYTES)
-        self.retained_bytes = self._histogram(names.RETAINED_BYTES)
-        self.stream_event_bytes = self._histogram(names.STREAM_EVENT_BYTES)
-        self.upstream_line_bytes = self._histogram(names.UPSTREAM_LINE_BYTES)
-        self.upstream_json_bytes = self._histogram(names.UPSTREAM_JSON_BYTES)
 
         self.coalescing_rests_total = self._counter(names.COALESCING_RESTS)
         self.delivery_load = load = DeliveryLoad()
@@ -80,6 +74,7 @@ class Metrics:
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)
 
+        self._declare_limits()
         self._declare_sockets()
         self._declare_storage()
         self._declare_tokens()
@@ -92,6 +87,14 @@ class Metrics:
 
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)
+
+    def _declare_limits(self) -> None:
+        self.limit_breaches_total = self._counter(names.LIMIT_BREACHES)
+        self.limit_bytes = self._gauge(names.LIMIT_BYTES)
+        self.retained_bytes = self._histogram(names.RETAINED_BYTES)
+        self.stream_event_bytes = self._histogram(names.STREAM_EVENT_BYTES)
+        self.upstream_line_bytes = self._histogram(names.UPSTREAM_LINE_BYTES)
+        self.upstream_json_bytes = self._histogram(names.UPSTREAM_JSON_BYTES)
 
     def _declare_sockets(self) -> None:
         self.socket_load = load = SocketLoad()

@@ -87,6 +87,7 @@ class StorageStatus(Struct, frozen=True, kw_only=True):
         queue_entries: responses and deletions that wait to be written or are being written.
         queue_bytes: their bytes.
         commit_seconds: from handing a response over to its commit.
+        read_seconds: from a question to its answer.
         failures: responses that could not be stored.
     """
 
@@ -96,6 +97,7 @@ class StorageStatus(Struct, frozen=True, kw_only=True):
     queue_entries: Use
     queue_bytes: Use
     commit_seconds: Distribution
+    read_seconds: Distribution
     failures: int
 
 
@@ -168,10 +170,12 @@ class Latency(Struct, frozen=True, kw_only=True):
 
     Attributes:
         first_token: from a request that was read to the first output delta of its stream.
+        inter_token: between the output events of a stream after its first delta.
         upstream_first_byte: from an inference call to its status line.
     """
 
     first_token: Distribution
+    inter_token: Distribution
     upstream_first_byte: Distribution
 
 

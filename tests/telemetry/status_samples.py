@@ -107,6 +107,7 @@ def make_status(**fields):
             queue_entries=use,
             queue_bytes=Use(now=2048, high=70_000, limit=268_435_456),
             commit_seconds=_distribute([0.004, 0.009, 0.2]),
+            read_seconds=_distribute([0.001]),
             failures=0,
         ),
         clients=Clients(
@@ -128,7 +129,11 @@ def make_status(**fields):
             Outcome(transport="sse", status="completed", count=1200),
             Outcome(transport="sse", status="failed", count=3),
         ),
-        latency=Latency(first_token=_distribute([0.03, 0.04, 2]), upstream_first_byte=_distribute([0.01])),
+        latency=Latency(
+            first_token=_distribute([0.03, 0.04, 2]),
+            inter_token=_distribute([0.02]),
+            upstream_first_byte=_distribute([0.01]),
+        ),
         last_errors=(
             LastError(
                 time=1_800_090_000.25,
