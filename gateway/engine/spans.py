@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gateway.engine.messages import build_messages, build_text
 from gateway.engine.plan import Plan
 from gateway.engine.routing import Route
 from gateway.protocol import codec
 from gateway.protocol.announcer import Round
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded
+from gateway.protocol.items import CustomToolCall, FunctionCall
 from gateway.protocol.response import Usage
 from gateway.protocol.turn import Turn
 from gateway.telemetry import names
@@ -15,7 +17,6 @@ from gateway.telemetry.tracing import Attribute, Span
 
 _API_TYPE = "responses"
 _REASONS = {"max_output_tokens": "length"}
-_FINISHED = "stop"
 
 
 def describe_agent(span: Span, plan: Plan) -> None:
@@ -62,9 +63,10 @@ def describe_call(span: Span, route: Route, body: Mapping[str, Any], content_byt
         }
     )
     if content_bytes:
+        instructions = body.get("instructions")
         told = {
-            names.ATTR_INSTRUCTIONS: body.get("instructions"),
-            names.ATTR_INPUT_MESSAGES: body["input"],
+            names.ATTR_INSTRUCTIONS: build_text(instructions) if instructions else None,
+            names.ATTR_INPUT_MESSAGES: build_messages(body["input"]),
             names.ATTR_TOOL_DEFINITIONS: body.get("tools"),
         }
         span.annotate({name: _cut(value, content_bytes) for name, value in told.items() if value})
@@ -82,17 +84,28 @@ def conclude_call(
         first_chunk_seconds: time from the call to its first output, if it streamed any.
         content_bytes: as for `describe_call`.
     """
+    reason = _find_reason(round_, output)
     span.annotate(
         {
             names.ATTR_RESPONSE_ID: round_.response_id,
             names.ATTR_RESPONSE_MODEL: round_.model,
-            names.ATTR_FINISH_REASONS: (_REASONS.get(round_.reason, round_.reason),) if round_.reason else None,
+            names.ATTR_FINISH_REASONS: (reason,) if round_.ended else None,
             names.ATTR_TIME_TO_FIRST_CHUNK: first_chunk_seconds,
             **_describe_usage(round_.usage),
         }
     )
     if content_bytes and output:
-        span.annotate({names.ATTR_OUTPUT_MESSAGES: _cut(output, content_bytes)})
+        messages = build_messages(output, finish_reason=reason)
+        span.annotate({names.ATTR_OUTPUT_MESSAGES: _cut(messages, content_bytes)})
+
+
+def _find_reason(round_: Round, output: Sequence[Any]) -> str:
+    """Return why a model stopped, in the words of the conventions."""
+    if not round_.ended:
+        return "error"
+    if round_.reason is not None:
+        return _REASONS.get(round_.reason, round_.reason)
+    return "tool_call" if any(isinstance(item, FunctionCall | CustomToolCall) for item in output) else "stop"
 
 
 def _describe_operation(operation: str, route: Route) -> Mapping[str, Attribute]:

@@ -172,13 +172,17 @@ class Tracing:
         """
         return cls(build_provider(environ))
 
-    def start_request(self, method: str, carrier: Carrier) -> Span:
+    def start_request(self, method: str, carrier: Carrier, *, recorded: bool = True) -> Span:
         """Start the SERVER span of a request; every span this task and its children start is below it.
 
         Args:
             method: HTTP method, the span's name until the route is known.
             carrier: the caller's trace context.
+            recorded: False for a request that is to be in no trace.
         """
+        if not recorded:
+            _current.set(_NOTHING)
+            return _NOTHING
         return self._start_root(method, carrier)
 
     def start_create(self, carrier: Carrier, connection: Span) -> Span:

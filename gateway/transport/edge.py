@@ -148,12 +148,14 @@ class Edge:
         request_id_var.set(request_id)
         response_id_var.set(None)
         method = scope["method"] if scope["type"] == ScopeType.HTTP else "GET"
-        with self._tracing.start_request(method, headers.trace) as span:
+        open_path = scope["path"] in OPEN_PATHS
+        # Probes come all the time and tell nothing.
+        with self._tracing.start_request(method, headers.trace, recorded=not open_path) as span:
             # The trace of a WebSocket is of its upgrade alone; what comes over it has traces of its own.
             answer = _Answer(send, request_id.encode(), lambda: _end_upgrade(scope, span))
             try:
                 self._admit(scope, headers)
-                if scope["path"] not in OPEN_PATHS and method != "OPTIONS":
+                if not open_path and method != "OPTIONS":
                     identity = self._authenticator.recall(headers.credential)
                     if identity is None:
                         identity = await self._authenticator.authenticate(headers.credential)

@@ -171,6 +171,18 @@ async def test_one_span_named_by_the_route(harness, call):
     assert span.attributes["http.response.status_code"] == 200
 
 
+async def test_probes_are_in_no_trace(harness, call):
+    await call(harness.wrap(), "GET", "/livez")
+    assert harness.spans.get_finished_spans() == ()
+
+
+async def test_the_query_is_in_no_span(harness, call):
+    await call(harness.wrap(), "GET", "/v1/things/1?api_key=secret")
+    (span,) = harness.spans.get_finished_spans()
+    assert span.attributes["url.path"] == "/v1/things/1"
+    assert "secret" not in span.to_json()
+
+
 async def test_an_error_before_the_answer_becomes_one(harness, call, caplog):
     async def fail(scope, receive, send):
         raise RuntimeError("detail")
@@ -268,6 +280,19 @@ async def test_an_accepted_websocket_is_a_get_answered_101_until_it_ends(harness
     assert harness.metrics.registry.get_sample_value("gateway_request_seconds_count", {"route": route}) is None
     (span,) = harness.spans.get_finished_spans()
     assert (span.name, span.attributes["http.response.status_code"]) == (f"GET {route}", 101)
+
+
+async def test_the_span_of_a_websocket_ends_with_its_upgrade(harness):
+    ended = []
+
+    async def go_on(scope, receive, send):
+        await accept(scope, receive, send)
+        ended.extend(harness.spans.get_finished_spans())
+
+    upgrade = Upgrade()
+    await harness.wrap(go_on)(upgrade.scope, None, upgrade.send)
+    assert [span.name for span in ended] == ["GET /v1/things/{thing_id}"]
+    assert len(harness.spans.get_finished_spans()) == 1
 
 
 async def test_a_websockets_records_carry_its_request_id(harness):

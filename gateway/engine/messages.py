@@ -1,0 +1,48 @@
+"""Items as the messages of OpenTelemetry's GenAI conventions, for traces that may tell content."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gateway.protocol.items import CLIENT_CALLS, CLIENT_OUTPUTS
+
+Json = dict[str, Any]
+
+
+def build_messages(items: Iterable[Any], **fields: str) -> list[Json]:
+    """Return a message for each item, input or output, with further fields that are the same for all."""
+    return [{**_build_message(msgspec.to_builtins(item)), **fields} for item in items]
+
+
+def build_text(text: str) -> list[Json]:
+    """Return the parts of a message that is text alone."""
+    return [{"type": "text", "content": text}]
+
+
+def _build_message(item: Json) -> Json:
+    kind = item.get("type", "message")
+    if kind == "message":
+        content = item.get("content") or ()
+        parts = build_text(content) if isinstance(content, str) else [_build_part(part) for part in content]
+        return {"role": item.get("role", "assistant"), "parts": parts}
+    if kind == "reasoning":
+        told = item.get("content") or item.get("summary") or ()
+        return {"role": "assistant", "parts": [{"type": "reasoning", "content": part.get("text")} for part in told]}
+    call_id = item.get("call_id")
+    if kind in CLIENT_CALLS:
+        arguments = item.get("arguments", item.get("input"))
+        call = {"type": "tool_call", "id": call_id, "name": item.get("name"), "arguments": arguments}
+        return {"role": "assistant", "parts": [call]}
+    if kind in CLIENT_OUTPUTS:
+        return {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": call_id, "response": item.get("output")}],
+        }
+    return {"role": "assistant", "parts": [{"type": kind}]}
+
+
+def _build_part(part: Json) -> Json:
+    """Return a part of a message; of what is neither text nor refusal, pictures for one, the kind is enough."""
+    text = part.get("text", part.get("refusal"))
+    return {"type": "text", "content": text} if isinstance(text, str) else {"type": part.get("type", "unknown")}
