@@ -270,8 +270,7 @@ class HttpUpstream:
             head = self._heads[call.stream] = write_head("POST", pool.base_path + _TARGET, headers)[:-2]
         rest = [f"Content-Length: {len(call.body)}"]
         if call.headers:
-            own = {name.lower() for name in self._headers} | _FRAMING_HEADERS
-            rest += [f"{name}: {value}" for name, value in call.headers.items() if name.lower() not in own]
+            rest += [f"{name}: {value}" for name, value in call.headers.items() if name.lower() not in self._own]
         return head + write_lines([*rest, ""])
 
     def _authorize(self, key: str | None) -> None:
@@ -280,6 +279,8 @@ class HttpUpstream:
         self._headers.pop("Authorization", None)
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
+        # What a call cannot say otherwise.
+        self._own = _FRAMING_HEADERS.union(name.lower() for name in self._headers)
 
     def _open_pool(self, connections: int) -> ConnectionPool:
         settings = self._settings
