@@ -14,6 +14,7 @@ class Task(Struct, frozen=True, kw_only=True):
     """What a worker is to do. It may hold secrets, so it is handed over through a pipe.
 
     Attributes:
+        version: of the parent; both must be of the same.
         number: which worker it is, from 1.
         control: file descriptor of the connection to the parent.
         listener: file descriptor of the bound public socket.
@@ -23,6 +24,7 @@ class Task(Struct, frozen=True, kw_only=True):
         wait_upstream: seconds to wait for a healthy inference server first, or None not to wait.
     """
 
+    version: str
     number: int
     control: int
     listener: int

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from gateway import __version__
 from gateway.app import StartError, SystemClock
 from gateway.config import LoadedConfig
 from gateway.config.addresses import split_bind
@@ -63,6 +64,7 @@ def supervise(
         with closing(bind_listeners(config)) as listeners, tempfile.TemporaryDirectory(prefix="gateway-") as folder:
             share_metrics(Path(folder), _OWN_NUMBER)
             task = Task(
+                version=__version__,
                 number=0,
                 control=-1,
                 listener=-1,

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from gateway import __version__
 from gateway.app import Gateway, StartError, build_app
 from gateway.config import ConfigError, load_config
 from gateway.reload import Reloader
@@ -56,6 +57,10 @@ def main() -> NoReturn:
 
 
 def _work(task: Task, control: socket.socket, listener: socket.socket) -> int:
+    if task.version != __version__:
+        raise StartError(
+            f"version {__version__} was installed while {task.version} is running; restart the gateway to change over."
+        )
     share_metrics(Path(task.folder), task.number)
     load = partial(load_config, Path(task.file) if task.file else None, dict(os.environ), task.overrides)
     config = load().config

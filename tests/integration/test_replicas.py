@@ -45,3 +45,9 @@ def test_a_killed_replica_takes_nothing_with_it_that_a_caller_saw(replicas: list
     # The kill came while there was something to lose, and chains went on across it.
     assert report.in_flight
     assert len(failover.parents) > len(report.told) - 2 * report.in_flight - 10
+
+    # A newer version has migrated meanwhile: what runs goes on, and is not started anew.
+    other.change("UPDATE alembic_version SET version_num = '9999'")
+    assert create(other.port, {"model": "m", "input": "hi"}).status == 200
+    with pytest.raises(AssertionError, match="which this gateway does not know"):
+        one.start("/livez")

@@ -31,7 +31,16 @@ async def start(monkeypatch):
 
     async def start(script):
         monkeypatch.setattr(module, "_COMMAND", (sys.executable, "-c", HEAD + script))
-        task = Task(number=3, control=-1, listener=-1, folder="/f", file=None, overrides=("a.b=c",), wait_upstream=None)
+        task = Task(
+            version="1",
+            number=3,
+            control=-1,
+            listener=-1,
+            folder="/f",
+            file=None,
+            overrides=("a.b=c",),
+            wait_upstream=None,
+        )
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             children.append(await Child.start(task, listener))

@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from gateway.app import Gateway, build_parts
+from gateway.app import Gateway, StartError, build_parts
 from gateway.config.schema import GatewayConfig
-from gateway.server.messages import Failed
-from gateway.server.worker import _Link, _say_last
+from gateway.server.messages import Failed, Task
+from gateway.server.worker import _Link, _say_last, _work
 from gateway.storage.memory import MemoryStore
 
 
@@ -115,6 +115,21 @@ async def test_a_stop_that_runs_is_not_cut_short_because_the_parent_ends(parent)
     (obeying,) = (task for task in asyncio.all_tasks() if task.get_name() == "orders")
     await asyncio.wait_for(obeying, 5)
     assert server.stops == 1
+
+
+def test_a_version_that_was_installed_meanwhile_is_not_mixed_in():
+    task = Task(
+        version="0.0.1",
+        number=1,
+        control=-1,
+        listener=-1,
+        folder="",
+        file=None,
+        overrides=(),
+        wait_upstream=None,
+    )
+    with socket.socket() as unused, pytest.raises(StartError, match=r"while 0\.0\.1 is running; restart the gateway"):
+        _work(task, unused, unused)
 
 
 def test_last_words_reach_a_parent_that_listens_and_no_other():
