@@ -108,7 +108,7 @@ class _Parent:
             self._hire, lambda: self.config.server, metrics, partial(forget_gauges, folder)
         )
         metrics.watch(metrics.workers, lambda: sum(child.serving for child in supervisor.children.values()))
-        overview = Overview(supervisor, lambda: self.config.server, metrics, SharedMetrics(folder))
+        overview = Overview(supervisor, lambda: self.config.server, metrics, SharedMetrics(folder, _OWN_NUMBER))
         self._operators = HostPolicy(split_bind(config.admin.bind)[0], config.server.allowed_hosts)
         self._admin = build_admin_app(
             overview.expose,

@@ -35,10 +35,12 @@ class SharedMetrics:
 
     Args:
         folder: as given to `share_metrics`.
+        observer: number of the process that shows them; it does no work, so it is never the least of all.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, observer: int) -> None:
         self._folder = folder
+        self._observer = observer
 
     def render(self, processes: Mapping[str, int]) -> bytes:
         """Return the Prometheus text exposition; reads files, so it takes milliseconds.
@@ -47,9 +49,21 @@ class SharedMetrics:
             processes: the process ids by the name each is shown under, with what the system knows of it.
         """
         registry = CollectorRegistry()
-        MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]
+        registry.register(_Files(self._folder.glob("*.db"), skipped=f"gauge_livemin_{self._observer}.db"))
         registry.register(_Processes(processes))
         return generate_latest(registry)
+
+
+class _Files:
+    """What files of shared metrics hold, summed up."""
+
+    def __init__(self, files: Iterable[Path], skipped: str) -> None:
+        self._files = [str(file) for file in files if file.name != skipped]
+
+    def collect(self) -> Iterable[PrometheusFamily]:
+        """Return each family once."""
+        families: Iterable[PrometheusFamily] = MultiProcessCollector.merge(self._files)  # type: ignore[no-untyped-call]
+        return families
 
 
 class _Processes:

@@ -112,6 +112,11 @@ def test_operators_see_one_gateway(crew: Crew, engine: Upstream) -> None:
     assert ready.status_code == 200
     assert {check["name"] for check in ready.json()["checks"]} >= {"workers", "worker 1 storage", "worker 2 storage"}
     assert httpx.get(f"http://127.0.0.1:{crew.port}/readyz").status_code == 200
+    status = httpx.get(f"{crew.admin_url}/status.json").json()
+    assert {process["pid"] for process in status["processes"]} == set(crew.pids().values())
+    completed = [outcome for outcome in status["responses"] if outcome["status"] == "completed"]
+    assert sum(outcome["count"] for outcome in completed) >= 12
+    assert status["clients"]["responses"]["limit"] == 2 * 1024
     announced = [record for record in crew.records if record["message"].startswith("Responses Gateway")]
     assert len(announced) == 1
     assert {record["worker"] for record in crew.records if record["logger"] == "gateway.access"} <= {1, 2}

@@ -1,11 +1,14 @@
 import msgspec
 import pytest
 from prometheus_client import values
+from telemetry.status_samples import make_status
 
 from gateway.config.schema import ServerConfig
+from gateway.protocol.errors import Unavailable
 from gateway.server.overview import Overview
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.sharing import SharedMetrics, share_metrics
+from gateway.telemetry.status import merge
 from gateway.transport.health import Check, Report
 
 FINE = Report(ready=True, checks=(Check("storage", healthy=True, detail="fine"),))
@@ -44,7 +47,7 @@ def view(tmp_path, monkeypatch):
     def view(*children, stopping=False):
         settings = ServerConfig(workers=3, worker_answer_seconds=7)
         supervisor = Supervisor(*children, stopping=stopping)
-        return Overview(supervisor, lambda: settings, Metrics(), SharedMetrics(tmp_path))
+        return Overview(supervisor, lambda: settings, Metrics(), SharedMetrics(tmp_path, 0))
 
     return view
 
@@ -69,6 +72,17 @@ async def test_without_one_it_is_not_ready(view, children):
 
 async def test_during_a_stop_it_is_not_ready(view):
     assert not (await view(Child(1, FINE), stopping=True).check()).ready
+
+
+async def test_the_status_is_that_of_all_that_answer(view):
+    one, other = make_status(started=5.0), make_status(started=3.0)
+    children = Child(1, one), Child(2, None), Child(3, other)
+    assert await view(*children).read_status() == merge([one, other])
+
+
+async def test_without_an_answer_there_is_no_status(view):
+    with pytest.raises(Unavailable, match="No worker answers"):
+        await view(Child(1, None)).read_status()
 
 
 async def test_a_scrape_has_every_worker_bring_its_numbers_up_to_date(view):

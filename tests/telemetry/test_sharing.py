@@ -26,7 +26,7 @@ def start(tmp_path, monkeypatch):
 
 
 def read(folder, name, **labels):
-    rendered = SharedMetrics(folder).render({}).decode()
+    rendered = SharedMetrics(folder, 0).render({}).decode()
     samples = [sample for family in text_string_to_metric_families(rendered) for sample in family.samples]
     (value,) = [sample.value for sample in samples if sample.name == name and sample.labels == labels]
     return value
@@ -80,6 +80,8 @@ def test_of_a_process_that_died_the_counts_stay_and_its_successor_goes_on(start,
 
 
 def test_the_oldest_configuration_and_the_newest_sweep_count(start, tmp_path):
+    # The one that shows them has made its metrics too, with 0 in every gauge.
+    start(0)
     for number in (1, 2):
         metrics = start(number)
         metrics.config_last_reload_timestamp_seconds.set(number)
@@ -92,13 +94,13 @@ def test_the_oldest_configuration_and_the_newest_sweep_count(start, tmp_path):
 def test_every_family_is_shown_with_its_type(start, tmp_path, metric):
     start(1).refresh()
     shown = {
-        family.name: family for family in text_string_to_metric_families(SharedMetrics(tmp_path).render({}).decode())
+        family.name: family for family in text_string_to_metric_families(SharedMetrics(tmp_path, 0).render({}).decode())
     }
     assert shown[metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name].type == metric.kind
 
 
 def test_processes_are_told_apart_by_a_label(tmp_path):
-    rendered = SharedMetrics(tmp_path).render({"parent": os.getpid(), "1": os.getpid(), "2": 2**22 + 1}).decode()
+    rendered = SharedMetrics(tmp_path, 0).render({"parent": os.getpid(), "1": os.getpid(), "2": 2**22 + 1}).decode()
     shown = {family.name: family for family in text_string_to_metric_families(rendered)}
     assert [sample.labels for sample in shown["process_resident_memory_bytes"].samples] == [
         {"worker": "parent"},
