@@ -1,6 +1,6 @@
 """What is known of callers, and who knows it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -76,17 +76,49 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 
 
 class KeysUnreadable(Exception):
-    """Keys cannot be read as they are kept; the text, for operators, says why, and what to do. It holds no secret."""
+    """Keys cannot be read or written where they are kept; the text, for operators, says why, and holds no secret."""
 
 
 class KeyBook(Protocol):
     """Where callers' keys are kept."""
 
     def read(self) -> Mapping[str, ApiKey]:
-        """Return by their ids the keys that are not revoked; blocks for a bounded time.
+        """Return by their ids the keys that are neither revoked nor expired; blocks for a bounded time.
+
+        What it returned before is returned again, the same object, where it is known that nothing has changed.
 
         Raises:
-            KeysUnreadable: they cannot be.
+            KeysUnreadable: they cannot be read, or are too many.
+        """
+        ...
+
+    def list_all(self) -> Sequence[ApiKey]:
+        """Return every key that is kept, also one that counts no more, the oldest first; blocks.
+
+        Raises:
+            KeysUnreadable: as `read`.
+        """
+        ...
+
+    def add(self, key: ApiKey) -> None:
+        """Keep another key; blocks.
+
+        Raises:
+            KeysUnreadable: as `read`, or there is no room for one more, or nothing can be written.
+        """
+        ...
+
+    def revoke(self, key_id: str, at: int) -> ApiKey | None:
+        """Let a key count no more from now on, and return it; None if there is no such key. Blocks.
+
+        One that was revoked before is returned as it is.
+
+        Args:
+            key_id: the key's id.
+            at: Unix seconds.
+
+        Raises:
+            KeysUnreadable: as `add`.
         """
         ...
 

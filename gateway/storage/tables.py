@@ -143,3 +143,15 @@ agents = Table(
     Column("status", Text, nullable=False),
     Column("state", LargeBinary, nullable=False),
 )
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", CallerText, primary_key=True),
+    Column("principal", CallerText, nullable=False),
+    Column("name", CallerText, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+)

@@ -84,6 +84,8 @@ class Metrics:
 
         self.workers = self._gauge(names.WORKERS)
         self.worker_ends_total = self._counter(names.WORKER_ENDS)
+        self.api_keys = self._gauge(names.API_KEYS)
+        self.api_key_reads_total = self._counter(names.API_KEY_READS)
 
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)

@@ -1,11 +1,17 @@
-"""Who calls."""
+"""Who calls, and whether that still counts."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from gateway.ports import Identity
+from gateway.ports import Authenticator, Identity
+from gateway.protocol.errors import Unauthorized
 
 LOCAL: Final = Identity(principal="local")
 """The owner of everything while callers are not told apart."""
+
+NO_CREDENTIAL: Final = "Send a valid key: `Authorization: Bearer …`."
+"""What every caller is told whose credential counts for nothing, whatever the reason."""
 
 
 class Unauthenticated:
@@ -31,3 +37,18 @@ class Unauthenticated:
 
     async def close(self) -> None:
         """Do nothing."""
+
+
+def require_standing(authenticator: Authenticator, identity: Identity) -> None:
+    """Let a caller go on who was let in before.
+
+    Raises:
+        Unauthorized: its credential counts no more; as `invalid_token` where a token has expired, which its issuer
+            renews, and as `invalid_api_key` where a key has, or was revoked.
+        Unavailable: that cannot be told.
+    """
+    if authenticator.holds(identity):
+        return
+    if identity.key_id is None:
+        raise Unauthorized("The token of this connection has expired; connect again with a new one.", code="invalid_token")
+    raise Unauthorized("The key of this connection counts no more; connect again with a valid one.")

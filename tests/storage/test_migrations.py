@@ -99,8 +99,8 @@ async def test_start_refuses_an_older_and_a_newer_schema(open_sql_store, engine,
         with pytest.raises(StorageNotReady, match="9999"):
             await open_sql_store(auto_migrate=policy)
     set_revision(engine, find_head())
-    monkeypatch.setattr("gateway.storage.migrations.find_head", lambda: "0003")
-    with pytest.raises(StorageNotReady, match=r"needs 0003; run `gateway db upgrade`"):
+    monkeypatch.setattr("gateway.storage.migrations.find_head", lambda: "9998")
+    with pytest.raises(StorageNotReady, match=r"needs 9998; run `gateway db upgrade`"):
         await open_sql_store(auto_migrate="never")
 
 

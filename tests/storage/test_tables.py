@@ -54,6 +54,7 @@ def test_every_table_that_is_addressed_from_outside_has_an_owner():
         "responses",
         "items",
         "conversations",
+        "api_keys",
     }
 
 

@@ -361,6 +361,15 @@ WORKER_ENDS = Metric(
     " `exit`.",
     ("reason",),
 )
+API_KEYS = Metric(
+    "gateway_api_keys", "gauge", "Keys of callers that are known and not revoked, as last read.", across="max"
+)
+API_KEY_READS = Metric(
+    "gateway_api_key_reads_total",
+    "counter",
+    "Looks at where the keys of callers are kept: `read`, or `failed`, after which those known before go on.",
+    ("outcome",),
+)
 BUILD_INFO = Metric(
     "gateway_build_info", "gauge", "Always 1; names the running version.", ("version", "python"), across="max"
 )
