@@ -1,11 +1,19 @@
 """Builds what tells who calls."""
 
+from pathlib import Path
+
 from gateway.app.errors import StartError
 from gateway.config.certificates import CertificateFileError
-from gateway.config.schema import GatewayConfig, OidcConfig
-from gateway.ports import Authenticator, Clock
+from gateway.config.schema import AuthConfig, GatewayConfig, OidcConfig
+from gateway.ports import Authenticator, Clock, KeyBook, KeysUnreadable
+from gateway.storage.faults import StorageNotReady
+from gateway.storage.key_file import KeyFile
+from gateway.storage.key_table import KeyTable
+from gateway.storage.settings import StoreSettings, database_url
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.auth import Unauthenticated
+from gateway.transport.keys import KeyRing
+from gateway.transport.proxies import TrustedProxies
 
 
 def build_authenticator(config: GatewayConfig, clock: Clock, metrics: Metrics) -> Authenticator:
@@ -19,7 +27,52 @@ def build_authenticator(config: GatewayConfig, clock: Clock, metrics: Metrics) -
         return Unauthenticated()
     if auth.mode == "oidc":
         return _build_oidc(config.oidc, clock, metrics)
-    raise StartError(f"[auth] mode = '{auth.mode}' is not built yet; use 'none'.")
+    return _build_key_ring(config, clock, metrics)
+
+
+def build_key_book(config: GatewayConfig) -> KeyBook:
+    """Build access to the keys, where `[auth] keys_in` says they are kept.
+
+    Raises:
+        StorageNotReady: the database's driver is not there.
+    """
+    auth, storage = config.auth, config.storage
+    if auth.keys_in == "file":
+        return KeyFile(Path(auth.keys_file), max_keys=auth.keys_max)
+    settings = StoreSettings(
+        url=database_url(storage.url.reveal()),
+        auto_migrate=storage.auto_migrate,
+        sqlite_synchronous=storage.sqlite_synchronous,
+        busy_timeout_seconds=storage.busy_timeout_seconds,
+        # A request may wait for the answer, as one does for a probe.
+        statement_timeout_seconds=storage.probe_timeout_seconds,
+    )
+    return KeyTable(settings, max_keys=auth.keys_max)
+
+
+def build_proxies(auth: AuthConfig) -> TrustedProxies | None:
+    """Build what believes the configured proxies, if there are any."""
+    if not auth.trusted_principal_header:
+        return None
+    return TrustedProxies(auth.trusted_principal_header, auth.trusted_proxies, required=auth.mode == "none")
+
+
+def _build_key_ring(config: GatewayConfig, clock: Clock, metrics: Metrics) -> KeyRing:
+    auth = config.auth
+    try:
+        book = build_key_book(config)
+        if auth.keys_in == "file":
+            # A database may come later; a file that is not as it should be is a mistake.
+            book.read()
+    except (StorageNotReady, KeysUnreadable) as error:
+        raise StartError(str(error)) from error
+    return KeyRing(
+        book,
+        revalidate_seconds=auth.keys_revalidate_seconds,
+        max_stale_seconds=auth.keys_max_stale_seconds,
+        clock=clock,
+        metrics=metrics,
+    )
 
 
 def _build_oidc(oidc: OidcConfig, clock: Clock, metrics: Metrics) -> Authenticator:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from gateway.app.access import build_proxies
 from gateway.app.errors import StartError
 from gateway.app.parts import Parts, build_parts
 from gateway.app.routing import build_litestar
@@ -60,6 +61,7 @@ class Gateway:
             self._serve,
             policy=self._callers,
             authenticator=parts.authenticator,
+            proxies=build_proxies(parts.config.auth),
             metrics=parts.metrics,
             tracing=parts.tracing,
             clock=parts.clock,

@@ -103,11 +103,12 @@ def build_parts(
     if endpoint is None:
         endpoint = served = ResponsesEndpoint(engine, config, metrics)
         reconfigure.append(served.reconfigure)
-    sockets = WebSocketEndpoint(engine, config, metrics, tracing)
+    authenticator = build_authenticator(config, clock, metrics)
+    sockets = WebSocketEndpoint(engine, config, metrics, tracing, authenticator)
     reconfigure.append(sockets.reconfigure)
     return Parts(
         config=config,
-        authenticator=build_authenticator(config, clock, metrics),
+        authenticator=authenticator,
         store=store,
         upstreams=upstreams,
         engine=engine,

@@ -3,48 +3,23 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import rich_click as click
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.cli.errors import print_error
-from gateway.cli.options import config_options, load_or_exit
+from gateway.cli.options import DURATION, database_options, load_or_exit
 from gateway.config.schema import StorageConfig
-from gateway.config.units import parse_duration
 from gateway.storage import migrations
 from gateway.storage.engine import create_file, open_engine
 from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.retention import Sweep
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.sweeper import find_cutoffs, sweep_gently
-
-_Command = TypeVar("_Command", bound=Callable[..., object])
-
-
-class _Duration(click.ParamType[float]):
-    """A duration as in the configuration, above zero."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the duration in seconds."""
-        try:
-            seconds = parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if not seconds:
-            self.fail("must be above 0", param, ctx)
-        return seconds
-
-
-def _database_options(command: _Command) -> _Command:
-    command = click.option("--database", metavar="URL", help="The database; same as --set storage.url=….")(command)
-    return config_options(command)
 
 
 @click.group("db")
@@ -57,7 +32,7 @@ def command() -> None:
 
 
 @command.command()
-@_database_options
+@database_options
 @click.argument("revision", default="head")
 def upgrade(config: Path | None, overrides: tuple[str, ...], database: str | None, revision: str) -> None:
     """Create the tables or bring them up to REVISION, the newest by default. Safe to run at any time."""
@@ -68,7 +43,7 @@ def upgrade(config: Path | None, overrides: tuple[str, ...], database: str | Non
 
 
 @command.command()
-@_database_options
+@database_options
 @click.argument("revision")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def downgrade(
@@ -83,7 +58,7 @@ def downgrade(
 
 
 @command.command()
-@_database_options
+@database_options
 def current(config: Path | None, overrides: tuple[str, ...], database: str | None) -> None:
     """Print the database's revision, or `none`."""
     with _open_database(config, overrides, database) as engine:
@@ -91,7 +66,7 @@ def current(config: Path | None, overrides: tuple[str, ...], database: str | Non
 
 
 @command.command()
-@_database_options
+@database_options
 def check(config: Path | None, overrides: tuple[str, ...], database: str | None) -> None:
     """Tell by the exit code whether this gateway can use the database: 0 yes, 1 no."""
     with _open_database(config, overrides, database) as engine:
@@ -101,9 +76,9 @@ def check(config: Path | None, overrides: tuple[str, ...], database: str | None)
 
 
 @command.command()
-@_database_options
+@database_options
 @click.option(
-    "--older-than", type=_Duration(), metavar="DURATION", help="Instead of [storage] retention_seconds, as in 90d."
+    "--older-than", type=DURATION, metavar="DURATION", help="Instead of [storage] retention_seconds, as in 90d."
 )
 @click.option("--dry-run", is_flag=True, help="Only tell how many would go.")
 def purge(

@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "health": "Ask a running gateway whether it is well.",
         "config": "Check, show and generate the configuration.",
         "db": "Create, upgrade and inspect the database.",
+        "keys": "Make, list and revoke the keys of callers.",
         "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",
         "demo": "Show a gateway at work: an answer, its continuation, what was stored, two forks on one WebSocket.",
         "openapi": "Print the OpenAPI document of the API.",

@@ -4,17 +4,37 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import rich_click as click
 
 from gateway.cli.errors import print_error
 from gateway.config import ConfigError, Finding, LoadedConfig, load_config
 from gateway.config.addresses import parse_http_url
+from gateway.config.units import parse_duration
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 EXIT_UNUSABLE = 2
+
+
+class Duration(click.ParamType[float]):
+    """A duration as in the configuration, above zero."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the duration in seconds."""
+        try:
+            seconds = parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not seconds:
+            self.fail("must be above 0", param, ctx)
+        return seconds
+
+
+DURATION: Final = Duration()
 
 
 def config_options(command: _Command) -> _Command:
@@ -31,6 +51,12 @@ def config_options(command: _Command) -> _Command:
         type=click.Path(path_type=Path),
         help="TOML file to read; without it the one that GATEWAY_CONFIG names, if any.",
     )(command)
+
+
+def database_options(command: _Command) -> _Command:
+    """Add `--database` to the options of `config_options`; the command receives `database: str | None` besides."""
+    command = click.option("--database", metavar="URL", help="The database; same as --set storage.url=….")(command)
+    return config_options(command)
 
 
 def url_option(help: str) -> Callable[[_Command], _Command]:

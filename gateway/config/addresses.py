@@ -1,7 +1,7 @@
 """URLs, addresses and header names: what is accepted, and in which one spelling it is kept."""
 
 import re
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -27,6 +27,7 @@ _FRAMING_HEADERS: Final = frozenset(
         "upgrade",
     }
 )
+_CREDENTIAL_HEADERS: Final = frozenset({"authorization", "cookie", "origin", "proxy-authorization"})
 
 
 def _text(value: Any) -> str:
@@ -204,10 +205,45 @@ def parse_headers(value: Any) -> tuple[str, ...]:
     Raises:
         ValueError: an entry is no header name, or the connection itself owns the header.
     """
-    names = tuple(name.lower() for name in _texts(value))
+    names = tuple(_header(name) for name in _texts(value))
     for name in names:
-        if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no header name")
         if name in _FRAMING_HEADERS:
             raise ValueError(f"{name!r} belongs to one connection and cannot be forwarded")
     return names
+
+
+def parse_header(value: Any) -> str:
+    """Return the name of a header that says something of the caller, lower-cased.
+
+    Raises:
+        ValueError: it is no header name, or the name of a header with another meaning.
+    """
+    name = _header(_text(value))
+    if name in _FRAMING_HEADERS | _CREDENTIAL_HEADERS:
+        raise ValueError(f"{name!r} has a meaning of its own; choose another header, such as x-forwarded-user")
+    return name
+
+
+def parse_networks(value: Any) -> tuple[str, ...]:
+    """Return addresses and networks as networks, each in its one spelling, such as `10.1.0.0/16`.
+
+    Raises:
+        ValueError: an entry is neither, has bits set behind its prefix, or holds every address.
+    """
+    return tuple(_network(text) for text in _texts(value))
+
+
+def _header(text: str) -> str:
+    if not _HEADER_NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no header name")
+    return text.lower()
+
+
+def _network(text: str) -> str:
+    try:
+        network = ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no address or network; write 10.0.0.7, 10.1.0.0/16 or fd00::/8") from None
+    if not network.prefixlen:
+        raise ValueError(f"{text!r} holds every address; name the proxies alone")
+    return str(network)

@@ -93,6 +93,11 @@ class Review:
                 ("auth", "mode"),
                 ("auth", "allow_unauthenticated"),
             )
+        header, proxies = ("auth", "trusted_principal_header"), ("auth", "trusted_proxies")
+        if auth.trusted_principal_header and not auth.trusted_proxies:
+            self._problem("no proxy is trusted with it; name them in auth.trusted_proxies", header, proxies)
+        if auth.trusted_proxies and not auth.trusted_principal_header:
+            self._problem("nothing is believed of them; name the header in auth.trusted_principal_header", proxies)
 
     def _check_workers(self) -> None:
         if self._config.server.workers > 1 and self._config.storage.url.reveal().startswith("sqlite"):
@@ -151,6 +156,12 @@ class Review:
                 )
         for header in sorted(_CREDENTIAL_HEADERS & set(upstream.forward_headers)):
             self._warning(f"{header} carries callers' credentials to the inference server", (*path, "forward_headers"))
+        claim = self._config.auth.trusted_principal_header
+        if claim is not None and claim in upstream.forward_headers:
+            self._problem(
+                f"{claim} is auth.trusted_principal_header, which anybody may send; it is for the gateway alone",
+                (*path, "forward_headers"),
+            )
         if upstream.api_key and max(upstream.api_key.reveal()) > "\xff":
             self._problem("holds a character that no header can carry; keys are ASCII", (*path, "api_key"))
         if upstream.api_key and "authorization" in upstream.forward_headers:

@@ -8,11 +8,13 @@ from msgspec import Meta
 from gateway.config.addresses import (
     parse_bind,
     parse_database_url,
+    parse_header,
     parse_headers,
     parse_host,
     parse_hosts,
     parse_http_url,
     parse_issuer,
+    parse_networks,
     parse_origins,
 )
 from gateway.config.secret import Secret, SecretUrl
@@ -94,6 +96,8 @@ Host = Annotated[str, kind("host", parse_host)]
 Hosts = Annotated[tuple[str, ...], kind("array of hosts", parse_hosts)]
 Origins = Annotated[tuple[str, ...], kind("array of origins", parse_origins)]
 HeaderNames = Annotated[tuple[str, ...], kind("array of header names", parse_headers)]
+HeaderName = Annotated[str, kind("header name", parse_header)]
+Networks = Annotated[tuple[str, ...], kind("array of networks", parse_networks)]
 Names = tuple[Annotated[str, Meta(min_length=1)], ...]
 Bind = Annotated[str, kind("address", parse_bind)]
 HttpUrl = Annotated[str, kind("http(s) URL", parse_http_url, schema={"format": "uri"})]

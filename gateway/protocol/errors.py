@@ -152,11 +152,21 @@ class RequestTooLarge(InvalidRequest):
 
 
 class Unauthorized(GatewayError):
-    """No usable credentials."""
+    """No usable credentials.
+
+    Attributes:
+        challenge: value of `WWW-Authenticate`: how to prove who one is.
+    """
 
     status = 401
     type = INVALID_REQUEST
     code = "invalid_api_key"
+    challenge = "Bearer"
+
+    @property
+    def hints(self) -> dict[str, str]:
+        """Name the scheme besides."""
+        return {**super().hints, "www-authenticate": self.challenge}
 
 
 class Forbidden(GatewayError):

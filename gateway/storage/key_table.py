@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, insert, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.ports import ApiKey, KeysUnreadable
@@ -15,6 +15,8 @@ from gateway.storage.settings import StoreSettings
 from gateway.storage.tables import api_keys
 
 _COLUMNS = [api_keys.c[name] for name in ApiKey.__struct_fields__]
+# A key is made once and revoked once, and its row stays: both numbers only grow.
+_STATE = select(func.count(), func.count(api_keys.c.revoked_at)).select_from(api_keys)
 
 
 class KeyTable:
@@ -32,19 +34,25 @@ class KeyTable:
         self._settings = settings
         self._max_keys = max_keys
         self._engine: Engine = open_engine(settings)
+        self._state: Row[int, int] | None = None
+        self._keys: Mapping[str, ApiKey] = {}
         self._gate = SchemaGate(self._engine, migrates=settings.migrates_on_start)
 
     def read(self) -> Mapping[str, ApiKey]:
-        """Return the keys that count, with one query.
+        """Return the keys that count; where none was made or revoked since, one count of the rows tells so.
 
         Raises:
             KeysUnreadable: the database does not answer, its schema does not fit, or there are too many keys.
         """
         with self._transaction() as connection:
+            state = connection.execute(_STATE).one()
+            if state == self._state:
+                return self._keys
             rows = connection.execute(select(*_COLUMNS).where(_is_live()).limit(self._max_keys + 1)).all()
         if len(rows) > self._max_keys:
             raise KeysUnreadable(f"The database holds more keys than [auth] keys_max ({self._max_keys}).")
-        return {row.id: ApiKey(**row._asdict()) for row in rows}
+        self._keys, self._state = {row.id: ApiKey(**row._asdict()) for row in rows}, state
+        return self._keys
 
     def list_all(self) -> Sequence[ApiKey]:
         """Return every key, the oldest first.

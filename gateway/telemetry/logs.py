@@ -134,6 +134,8 @@ def configure_logging(level: str, log_format: str, stream: TextIO, worker: int |
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # Who may call is told at any level.
+    logging.getLogger(names.LOGGER_AUDIT).setLevel(logging.INFO)
     # uvicorn tells its life story and warns of every refused upgrade; alembic speaks up at every look at the schema.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -79,14 +79,15 @@ class Metrics:
         self._declare_storage()
         self._declare_tokens()
 
-        self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
-        self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
-
-        self.workers = self._gauge(names.WORKERS)
-        self.worker_ends_total = self._counter(names.WORKER_ENDS)
         self.api_keys = self._gauge(names.API_KEYS)
         self.api_key_reads_total = self._counter(names.API_KEY_READS)
+        self._declare_process()
 
+    def _declare_process(self) -> None:
+        self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
+        self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
+        self.workers = self._gauge(names.WORKERS)
+        self.worker_ends_total = self._counter(names.WORKER_ENDS)
         build_info = self._gauge(names.BUILD_INFO)
         build_info.labels(version=__version__, python=platform.python_version()).set(1)
 

@@ -1,7 +1,5 @@
 """Who calls, and whether that still counts."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from gateway.ports import Authenticator, Identity
@@ -50,5 +48,7 @@ def require_standing(authenticator: Authenticator, identity: Identity) -> None:
     if authenticator.holds(identity):
         return
     if identity.key_id is None:
-        raise Unauthorized("The token of this connection has expired; connect again with a new one.", code="invalid_token")
+        raise Unauthorized(
+            "The token of this connection has expired; connect again with a new one.", code="invalid_token"
+        )
     raise Unauthorized("The key of this connection counts no more; connect again with a valid one.")

@@ -19,6 +19,7 @@ from gateway.telemetry.tracing import Span, Tracing
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.hosts import HostPolicy
 from gateway.transport.paths import LIVEZ_PATH, OPEN_PATHS
+from gateway.transport.proxies import TrustedProxies
 from gateway.transport.wire_errors import NO_ROUTE, STATE_ERROR_CODE, from_exception, send_error
 
 STATE_REQUEST_ID = "request_id"
@@ -113,6 +114,7 @@ class Edge:
         app: the app behind.
         policy: which Host and Origin headers pass.
         authenticator: tells who calls.
+        proxies: tells for whom a proxy calls; None where none is believed.
         metrics: where requests are counted.
         tracing: starts the request's span.
         clock: measures.
@@ -125,6 +127,7 @@ class Edge:
         *,
         policy: HostPolicy,
         authenticator: Authenticator,
+        proxies: TrustedProxies | None = None,
         metrics: Metrics,
         tracing: Tracing,
         clock: Clock,
@@ -133,6 +136,7 @@ class Edge:
         self._app = app
         self._policy = policy
         self._authenticator = authenticator
+        self._proxies = proxies
         self._metrics = metrics
         self._tracing = tracing
         self._clock = clock
@@ -156,7 +160,9 @@ class Edge:
             try:
                 self._admit(scope, headers)
                 if not open_path and method != "OPTIONS":
-                    identity = self._authenticator.recall(headers.credential)
+                    identity = None if self._proxies is None else self._proxies.identify(scope)
+                    if identity is None:
+                        identity = self._authenticator.recall(headers.credential)
                     if identity is None:
                         identity = await self._authenticator.authenticate(headers.credential)
                     state[STATE_IDENTITY] = identity
@@ -170,7 +176,8 @@ class Edge:
                 denial = scope["type"] == ScopeType.WEBSOCKET
                 shown = from_exception(error)
                 state[STATE_ERROR_CODE] = shown.code
-                await send_error(answer.send, shown, denial=denial)
+                readable = self._policy.cors_headers(headers.origin)
+                await send_error(answer.send, shown, denial=denial, headers=readable)
             finally:
                 status = answer.conclude(state.get(STATE_CLIENT_LEFT, False))
                 self._record(scope, method, status, self._clock.monotonic() - started, span)

@@ -61,6 +61,12 @@ class HostPolicy:
     def _accepts_host(self, name: bytes) -> bool:
         return name in self._hosts or (self._accepts_addresses and _is_address(name))
 
+    def cors_headers(self, origin: bytes | None) -> tuple[tuple[bytes, bytes], ...]:
+        """Return what lets a page of a listed origin read an answer; nothing for any other."""
+        if origin is None or origin.lower() not in self._origins:
+            return ()
+        return (b"access-control-allow-origin", origin), (b"vary", b"Origin")
+
     def _accepts_origin(self, origin: bytes, host: bytes | None) -> bool:
         authority = origin.partition(b"://")[2]
         if host is not None and authority == host.lower():

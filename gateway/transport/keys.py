@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from hmac import compare_digest
 from math import inf
 from typing import Final
@@ -125,7 +126,9 @@ class KeyRing:
             return None
         key_id, digest = given
         known = self._known.get(key_id, _NOBODY)
-        return known.identity if compare_digest(known.digest, digest) and not self._has_expired(known.identity) else None
+        return (
+            known.identity if compare_digest(known.digest, digest) and not self._has_expired(known.identity) else None
+        )
 
     def _has_expired(self, identity: Identity) -> bool:
         return identity.expires_at is not None and identity.expires_at <= self._clock.now()
@@ -135,10 +138,8 @@ class KeyRing:
 
     async def _follow(self) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), self._interval)
-            except TimeoutError:
-                pass
             self._wanted.clear()
             async with self._lock:
                 await self._read()
@@ -151,7 +152,8 @@ class KeyRing:
         except KeysUnreadable as error:
             self._metrics.api_key_reads_total.labels("failed").inc()
             if not self._failing:
-                _logger.error("the keys of callers cannot be read; those known before go on for a while: %s", error)
+                # The traceback would tell nothing.
+                _logger.error("the keys of callers cannot be read; known ones go on for a while: %s", error)  # noqa: TRY400
             self._failing = True
             return
         if self._failing:

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from gateway.config.schema import GatewayConfig, WebSocketConfig
-from gateway.engine.delivery import EncodedEvent
 from gateway.engine.plan import Caller
 from gateway.engine.service import Engine
 from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable
@@ -14,9 +13,7 @@ from gateway.protocol.frames import (
     FrameError,
     build_error_frame,
     read_frame,
-    reframe_error,
     refuse_binary,
-    tag,
     tag_overhead,
 )
 from gateway.protocol.lanes import LaneLimits, LaneScheduler, Ticket
@@ -24,6 +21,7 @@ from gateway.telemetry import names
 from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Span, Tracing, current_span
+from gateway.transport.lane_channel import LaneChannel
 from gateway.transport.outbound import OutboundQueue
 from gateway.transport.socket import ClientSocket
 from gateway.transport.wire_errors import from_exception, name_code
@@ -33,45 +31,6 @@ CLOSE_GOING_AWAY = 1001
 
 _logger = logging.getLogger(names.LOGGER_ENGINE)
 _MESSAGES_AT_ONCE = 64
-# The one event whose form depends on the transport.
-_ERROR = b"error"
-
-
-class LaneChannel:
-    """The channel of one response on a lane.
-
-    Args:
-        queue: of the connection.
-        stream_id: the name of the lane; None for the default lane.
-
-    Attributes:
-        opened: whether the client has been told of the response.
-    """
-
-    __slots__ = ("_queue", "_stream_id", "opened")
-
-    def __init__(self, queue: OutboundQueue[Sequence[bytes]], stream_id: str | None) -> None:
-        self._queue = queue
-        self._stream_id = stream_id
-        self.opened = False
-
-    def write(self, batch: list[EncodedEvent]) -> bool:
-        """Send a batch at once, each event as a frame; False, and nothing done, when it has to be `put`."""
-        return self.opened and self._queue.write(self._frame(batch))
-
-    async def put(self, batch: list[EncodedEvent]) -> None:
-        """Send a batch; waits while the queue of the connection is full."""
-        self.opened = True
-        await self._queue.put(self._frame(batch))
-
-    async def end(self, batch: list[EncodedEvent]) -> None:
-        """Send the last batch; returns when it is queued, for then the lane is free."""
-        await self.put(batch)
-
-    def _frame(self, batch: list[EncodedEvent]) -> Sequence[bytes]:
-        stream_id = self._stream_id
-        payloads = [data if name != _ERROR else reframe_error(data) for name, data in batch]
-        return payloads if stream_id is None else [tag(payload, stream_id) for payload in payloads]
 
 
 class LaneConnection:
@@ -87,6 +46,7 @@ class LaneConnection:
         metrics: what is counted.
         tracing: starts the span of each create.
         principal: owner of what is stored.
+        check_caller: raises where the caller may start nothing any more.
         headers: of the upgrade; those the operator listed go to the upstreams.
         default_model: the model of creates that name none.
 
@@ -103,6 +63,7 @@ class LaneConnection:
         tracing: Tracing,
         *,
         principal: str,
+        check_caller: Callable[[], None],
         headers: Iterable[tuple[bytes, bytes]],
         default_model: str | None,
     ) -> None:
@@ -115,6 +76,7 @@ class LaneConnection:
         self._tracing = tracing
         self._span = current_span()
         self._principal = principal
+        self._check_caller = check_caller
         self._headers = headers
         self._default_model = default_model
         self._loop = asyncio.get_running_loop()
@@ -198,6 +160,7 @@ class LaneConnection:
         if frame is None or self._cut:
             return
         try:
+            self._check_caller()
             self._scheduler.admit(frame.stream_id, size, frame)
         except GatewayError as error:
             await self._tell(error, frame.stream_id, frame.event_id)
@@ -240,6 +203,8 @@ class LaneConnection:
         engine = self._engine
         if self._last_words is not None:
             raise self._last_words()
+        # It may have waited for long; and whoever may do nothing forgets nothing either.
+        self._check_caller()
         with (
             engine.admit(),
             self._session.begin(frame.stream_id, frame.body.get("previous_response_id")) as continuation,

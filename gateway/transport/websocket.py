@@ -2,16 +2,18 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 from urllib.parse import parse_qs
 
 from litestar.types import Receive, Send, WebSocketScope
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.service import Engine
-from gateway.ports import Identity
+from gateway.ports import Authenticator, Identity
 from gateway.protocol.errors import RateLimitExceeded, RequestTooLarge, Unavailable
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
+from gateway.transport.auth import require_standing
 from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.lanes import LaneConnection
 from gateway.transport.socket import ClientSocket, find_socket
@@ -30,13 +32,22 @@ class WebSocketEndpoint:
         config: bounds of connections.
         metrics: counts connections, creates and errors.
         tracing: starts the spans of creates.
+        authenticator: tells at every create whether its caller may still make one.
     """
 
-    def __init__(self, engine: Engine, config: GatewayConfig, metrics: Metrics, tracing: Tracing) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config: GatewayConfig,
+        metrics: Metrics,
+        tracing: Tracing,
+        authenticator: Authenticator,
+    ) -> None:
         self._engine = engine
         self._config = config
         self._metrics = metrics
         self._tracing = tracing
+        self._authenticator = authenticator
         self._connections: set[LaneConnection] = set()
         self._owners: Counter[str] = Counter()
         self._draining = False
@@ -85,6 +96,7 @@ class WebSocketEndpoint:
             self._metrics,
             self._tracing,
             principal=principal,
+            check_caller=partial(require_standing, self._authenticator, identity),
             headers=scope["headers"],
             default_model=_read_default_model(scope["query_string"]),
         )

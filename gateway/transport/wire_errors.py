@@ -5,7 +5,7 @@ wrong method) and those nobody foresaw.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
 from litestar import Request, Response
@@ -63,7 +63,14 @@ def name_code(error: GatewayError) -> str:
     return "upstream" if isinstance(error, UpstreamError) else error.code
 
 
-async def send_error(send: Send, error: GatewayError, *, close: bool = False, denial: bool = False) -> None:
+async def send_error(
+    send: Send,
+    error: GatewayError,
+    *,
+    close: bool = False,
+    denial: bool = False,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+) -> None:
     """Answer what has not been answered yet with an error.
 
     Args:
@@ -71,11 +78,12 @@ async def send_error(send: Send, error: GatewayError, *, close: bool = False, de
         error: the answer.
         close: close the connection of an HTTP request.
         denial: it is no HTTP request that is answered, but a WebSocket that has not been accepted.
+        headers: further headers of the answer.
     """
     answer = http_error(error)
-    headers = [*answer.headers, (b"connection", b"close")] if close else answer.headers
+    all_headers = [*answer.headers, *headers, *(((b"connection", b"close"),) if close else ())]
     kind = "websocket.http.response" if denial else "http.response"
-    start = {"type": f"{kind}.start", "status": answer.status, "headers": headers}
+    start = {"type": f"{kind}.start", "status": answer.status, "headers": all_headers}
     body = {"type": f"{kind}.body", "body": answer.body, "more_body": False}
     await send(cast("Message", start))
     await send(cast("Message", body))

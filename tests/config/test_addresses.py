@@ -168,3 +168,30 @@ def test_an_issuer_is_kept_letter_by_letter(issuer):
 def test_what_is_no_issuer_is_refused(issuer, reason):
     with pytest.raises(ValueError, match=reason):
         addresses.parse_issuer(issuer)
+
+
+def test_a_header_that_names_callers():
+    assert addresses.parse_header("X-Forwarded-User") == "x-forwarded-user"
+    for name in ("", "a b", "Host", "Authorization", "cookie", "Origin", "content-type"):
+        with pytest.raises(ValueError, match=r"header"):
+            addresses.parse_header(name)
+
+
+def test_networks_have_one_spelling():
+    written = ["10.0.0.7", "10.1.0.0/255.255.0.0", "FD00:0::/8"]
+    assert addresses.parse_networks(written) == ("10.0.0.7/32", "10.1.0.0/16", "fd00::/8")
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ("proxy.example", "no address or network"),
+        ("10.0.0.1/8", "no address or network"),
+        ("10.0.0.0/33", "no address or network"),
+        ("0.0.0.0/0", "holds every address"),
+        ("::/0", "holds every address"),
+    ],
+)
+def test_what_is_no_network_of_proxies(network, message):
+    with pytest.raises(ValueError, match=message):
+        addresses.parse_networks(["10.0.0.0/8", network])

@@ -23,6 +23,14 @@ from gateway.transport.hosts import HostPolicy
         ("server.host = 'llm.internal'\nauth.mode = 'none'", "server.host", "allow_unauthenticated = true"),
         ("server.workers = 2", "server.workers", "a database that they can share"),
         ("server.workers = 2\nstorage.url = 'sqlite:///a.db'", "server.workers", "postgresql://"),
+        ("auth.trusted_principal_header = 'X-User'", "auth.trusted_principal_header", "no proxy is trusted"),
+        ("auth.trusted_proxies = ['127.0.0.1']", "auth.trusted_proxies", "nothing is believed"),
+        (
+            """auth = { trusted_principal_header = 'x-user', trusted_proxies = ['::1'] }
+            upstream.forward_headers = ['X-User']""",
+            "upstream.forward_headers",
+            "anybody may send",
+        ),
         ("[upstream]\nmodels = ['m']\n[upstreams.a]", "upstream.models", "both set"),
         ("[upstreams.'a b']", 'upstreams."a b"', "cannot name"),
         ("[upstreams.a__b]", "upstreams.a__b", "cannot name"),
@@ -72,6 +80,7 @@ def test_api_key_and_callers_authorization_exclude_each_other(problems):
         ),
         "auth.allow_unauthenticated = true\nserver = { host = '0.0.0.0', allowed_hosts = ['a'] }",
         "server.host = '::1'",
+        "auth = { trusted_principal_header = 'x-user', trusted_proxies = ['127.0.0.1', '10.0.0.0/8'] }",
         "[responses]\nmax_stream_event_bytes = '8MiB'",
         "[responses]\nmax_retained_bytes = '1MiB'",
         "[upstreams.a]\nmodels = ['x']\n[upstreams.b]\nmodels = ['y']",

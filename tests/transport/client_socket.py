@@ -121,7 +121,7 @@ class Conversation:
         task: serves it.
     """
 
-    def __init__(self, bench, config, default_model, headers):
+    def __init__(self, bench, config, default_model, headers, check_caller):
         self.bench = bench
         self.socket = ScriptedSocket()
         self.connection = LaneConnection(
@@ -131,6 +131,7 @@ class Conversation:
             bench.metrics,
             bench.tracing,
             principal="local",
+            check_caller=check_caller,
             headers=headers,
             default_model=default_model,
         )
@@ -209,11 +210,11 @@ def assert_at_rest(bench):
 
 
 @asynccontextmanager
-async def converse(bench=None, *, default_model=None, headers=(), **websocket):
+async def converse(bench=None, *, default_model=None, headers=(), check_caller=lambda: None, **websocket):
     """Serve one client within these bounds; nothing outlives the test."""
     bench = bench or Bench()
     others = asyncio.all_tasks()
-    talk = Conversation(bench, configure(bench, **websocket), default_model, headers)
+    talk = Conversation(bench, configure(bench, **websocket), default_model, headers, check_caller)
     try:
         yield talk
     finally:

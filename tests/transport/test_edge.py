@@ -19,6 +19,7 @@ from gateway.transport.auth import LOCAL, Unauthenticated
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.edge import Edge
 from gateway.transport.hosts import HostPolicy
+from gateway.transport.proxies import TrustedProxies
 
 
 class SteppingClock:
@@ -41,13 +42,14 @@ class Harness:
         self.spans = InMemorySpanExporter()
         self.scope = None
 
-    def wrap(self, handler=None, authenticator=None):
+    def wrap(self, handler=None, authenticator=None, proxies=None, origins=()):
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.spans))
         return Edge(
             handler or self.answer,
-            policy=HostPolicy("127.0.0.1"),
+            policy=HostPolicy("127.0.0.1", allowed_origins=origins),
             authenticator=authenticator or Unauthenticated(),
+            proxies=proxies,
             metrics=self.metrics,
             tracing=Tracing(provider),
             clock=SteppingClock(),
@@ -455,3 +457,38 @@ async def test_whoever_tries_all_paths_drives_out_nothing(harness, call):
 
     assert (await call(harness.wrap(lose), "GET", "/admin.php")).status_code == 404
     assert noted(harness) == []
+
+
+async def test_a_page_of_a_listed_origin_may_read_that_it_needs_a_key(harness, call):
+    app = harness.wrap(authenticator=Strict(), origins=["https://chat.example"])
+    answer = await call(app, "GET", "/", headers={"origin": "https://chat.example"})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (401, "https://chat.example")
+    assert (answer.headers["vary"], answer.headers["www-authenticate"]) == ("Origin", "Bearer")
+    for origin in ("http://localhost:3000", "https://evil.example"):
+        answer = await call(app, "GET", "/", headers={"origin": origin})
+        assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_a_preflight_needs_no_key(harness, call):
+    answer = await call(harness.wrap(authenticator=Strict()), "OPTIONS", "/v1/responses")
+    assert answer.status_code == 200
+
+
+async def test_whom_a_proxy_names_is_not_asked_for_a_key(harness, call):
+    proxies = TrustedProxies("x-user", ["127.0.0.1"], required=False)
+    strict = Strict()
+    app = harness.wrap(authenticator=strict, proxies=proxies)
+    answer = await call(app, "GET", "/", headers={"x-user": "ada", "authorization": "Bearer known"})
+    assert (answer.status_code, harness.scope["state"]["identity"]) == (200, Identity(principal="ada"))
+    answer = await call(app, "GET", "/", headers={"authorization": "Bearer known"})
+    assert harness.scope["state"]["identity"].principal == "known"
+    assert (await call(app, "GET", "/")).status_code == 401
+    assert strict.asked == [None]
+    answer = await call(app, "GET", "/livez", headers={"x-user": "two words"})
+    assert answer.status_code == 200
+
+
+async def test_whoever_is_no_proxy_is_not_believed(harness, call):
+    proxies = TrustedProxies("x-user", ["10.0.0.0/8"], required=True)
+    answer = await call(harness.wrap(proxies=proxies), "GET", "/", headers={"x-user": "ada"})
+    assert (answer.status_code, harness.scope["state"]["identity"]) == (200, LOCAL)

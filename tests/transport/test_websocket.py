@@ -11,7 +11,7 @@ from transport.client_socket import ScriptedSocket, assert_at_rest, configure, e
 
 from gateway.ports import Identity
 from gateway.protocol.errors import RateLimitExceeded, Unavailable
-from gateway.transport.auth import LOCAL
+from gateway.transport.auth import LOCAL, Unauthenticated
 from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.socket import SOCKET_EXTENSION
 from gateway.transport.websocket import WebSocketEndpoint
@@ -23,7 +23,7 @@ class Door:
     def __init__(self, bench, config):
         self.bench = bench
         self.config = config
-        self.endpoint = WebSocketEndpoint(bench.engine, config, bench.metrics, bench.tracing)
+        self.endpoint = WebSocketEndpoint(bench.engine, config, bench.metrics, bench.tracing, Unauthenticated())
         self.calls = {}
         self.accepted = []
         self.opening = asyncio.Event()
