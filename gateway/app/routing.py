@@ -9,6 +9,7 @@ from litestar.di import Provide
 from gateway.app.parts import Parts
 from gateway.config.schema import ServerConfig
 from gateway.transport.framework import LeanLitestar
+from gateway.transport.health import DiscreetChecks
 from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
 from gateway.transport.routes import ROUTES, build_responses_route
 from gateway.transport.wire_errors import respond_with_error
@@ -16,7 +17,9 @@ from gateway.transport.wire_errors import respond_with_error
 
 def build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
     """Build the app from the parts; of the configuration it takes the origins of pages at its making only."""
-    docs = ApiDocs()
+    needs_key = parts.config.auth.mode != "none"
+    docs = ApiDocs(needs_key=needs_key)
+    readiness = DiscreetChecks(parts.readiness) if needs_key else parts.readiness
     return LeanLitestar(
         route_handlers=[
             build_responses_route(parts.endpoint, websockets=parts.config.websocket.enabled),
@@ -26,7 +29,7 @@ def build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
         dependencies={
             "docs": Provide(lambda: docs, sync_to_thread=False),
             "engine": Provide(lambda: parts.engine, sync_to_thread=False),
-            "readiness": Provide(lambda: parts.readiness, sync_to_thread=False),
+            "readiness": Provide(lambda: readiness, sync_to_thread=False),
         },
         cors_config=_cors_config(server.allowed_origins),
         exception_handlers={Exception: respond_with_error},

@@ -4,7 +4,8 @@ import rich_click as click
 
 
 @click.command("openapi")
-def command() -> None:
+@click.option("--with-keys", is_flag=True, help="Of a gateway that asks callers for keys or tokens.")
+def command(*, with_keys: bool) -> None:
     """Print the OpenAPI document of the API.
 
     It is what a gateway of this version serves at /openapi.json, spread over lines: for generators of clients.
@@ -13,4 +14,4 @@ def command() -> None:
 
     from gateway.transport.openapi.docs import ApiDocs
 
-    click.echo(msgspec.json.format(ApiDocs().document.body))
+    click.echo(msgspec.json.format(ApiDocs(needs_key=with_keys).document.body))

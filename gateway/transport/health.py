@@ -13,6 +13,8 @@ from gateway.ports import Store, Upstream
 from gateway.telemetry.names import SERVICE
 from gateway.transport.paths import HEALTH_PATH, LIVEZ_PATH, READYZ_PATH, VERSION_PATH
 
+_FINE = "as it should be"
+_FAULTY = "not as it should be; the admin listener tells more"
 _UNAVAILABLE_HEADERS = {"retry-after": "1"}
 
 
@@ -103,6 +105,23 @@ class Readiness:
         )
         ready = draining.healthy and storage.healthy and any(upstream.healthy for upstream in upstreams)
         return Report(ready, (draining, Check("storage", storage.healthy, storage.detail), *upstreams))
+
+
+class DiscreetChecks:
+    """The same checks for those whom nobody has asked who they are: what fails, but not how.
+
+    Args:
+        checks: all that is known.
+    """
+
+    def __init__(self, checks: Checks) -> None:
+        self._checks = checks
+
+    async def check(self) -> Report:
+        """Return the state of everything, in fixed words."""
+        report = await self._checks.check()
+        hidden = (Check(check.name, check.healthy, _FINE if check.healthy else _FAULTY) for check in report.checks)
+        return Report(report.ready, tuple(hidden))
 
 
 @get(LIVEZ_PATH)

@@ -3,7 +3,7 @@ from litestar import Litestar
 from litestar.di import Provide
 
 from gateway import __version__
-from gateway.transport.health import Readiness, health, livez, readyz, version
+from gateway.transport.health import DiscreetChecks, Readiness, health, livez, readyz, version
 
 
 @pytest.fixture
@@ -74,3 +74,19 @@ async def test_health_is_an_empty_object(app, call):
 
 async def test_version_names_the_product(app, call):
     assert (await call(app, "GET", "/version")).json() == {"name": "responses-gateway", "version": __version__}
+
+
+async def test_strangers_are_told_what_fails_and_not_how(readiness, store, upstreams):
+    report = await DiscreetChecks(readiness).check()
+    assert report.ready
+    assert {check.detail for check in report.checks} == {"as it should be"}
+    store.healthy = False
+    upstreams["default"].healthy = False
+    report = await DiscreetChecks(readiness).check()
+    assert not report.ready
+    assert [(check.name, check.healthy) for check in report.checks] == [
+        *(("draining", True), ("storage", False), ("upstream default", False)),
+    ]
+    assert {check.detail for check in report.checks if not check.healthy} == {
+        "not as it should be; the admin listener tells more"
+    }

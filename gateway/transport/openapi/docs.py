@@ -27,12 +27,19 @@ class Content(Struct, frozen=True):
 
 
 class ApiDocs:
-    """The API's description in both forms. It depends on nothing but the code."""
+    """The API's description in both forms. Besides this it depends on nothing but the code.
+
+    Args:
+        needs_key: whether callers are asked who they are.
+    """
+
+    def __init__(self, *, needs_key: bool = False) -> None:
+        self._needs_key = needs_key
 
     @cached_property
     def document(self) -> Content:
         """The OpenAPI document, as compact JSON."""
-        return _seal(msgspec.json.encode(build_document((*ROUTES, *DOCS_ROUTES))))
+        return _seal(msgspec.json.encode(build_document((*ROUTES, *DOCS_ROUTES), needs_key=self._needs_key)))
 
     @cached_property
     def page(self) -> Content:

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from litestar.handlers import HTTPRouteHandler
 
 from gateway import __version__
+from gateway.protocol.errors import Unauthorized
 from gateway.transport.openapi import failures
 from gateway.transport.openapi.failures import Failure
 from gateway.transport.openapi.operations import JSON, OPERATIONS, RAW_ROUTES, TAGS, Answer, Operation
 from gateway.transport.openapi.received import build_received_schemas
 from gateway.transport.openapi.schemas import Schema, build_sent_schemas, refer
+from gateway.transport.paths import OPEN_PATHS
 
 _PARAMETER = re.compile(r"{(\w+):(\w+)}")
 _ABOUT = """\
@@ -24,9 +26,10 @@ The OpenAI Responses API in front of an inference server.
 Every answer has an `x-request-id`, under which the gateway's log tells of the request. Every failure has the same
 body, with a stable `code`. An unknown path is answered 404 with `route_not_found`, a method that a path does not take
 405 with `method_not_allowed` and the header `Allow`. Query parameters and members that are not described are let
-through.
-
-Callers need no key; one that is sent is not looked at."""
+through."""
+_WITHOUT_KEYS = "Callers need no key; one that is sent is not looked at."
+_WITH_KEYS = "Callers need a key or a token, as `Authorization: Bearer …`. What they store is theirs alone."
+_SCHEME = "bearer"
 
 _HEADERS: dict[str, Schema] = {
     "x-request-id": {
@@ -43,6 +46,7 @@ _HEADERS: dict[str, Schema] = {
         "description": "Whether trying again can help; absent where the client decides.",
         "schema": {"enum": ["true", "false"]},
     },
+    "WWW-Authenticate": {"description": "Names the scheme, `Bearer`.", "required": True, "schema": {"type": "string"}},
     "Allow": {"description": "The methods the path takes.", "required": True, "schema": {"type": "string"}},
     "ETag": {"description": "Changes with the content.", "required": True, "schema": {"type": "string"}},
     "Cache-Control": {"description": "How long a copy may be used.", "required": True, "schema": {"type": "string"}},
@@ -82,21 +86,25 @@ class Described(NamedTuple):
     text: str
 
 
-def build_document(handlers: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
+def build_document(handlers: Iterable[HTTPRouteHandler], *, needs_key: bool = False) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the raw route and of the given handlers.
+
+    Args:
+        handlers: the typed routes.
+        needs_key: whether callers are asked who they are.
 
     Raises:
         KeyError: there is no description of a handler.
     """
     paths: dict[str, Schema] = {}
     for each in _walk(handlers):
-        paths.setdefault(_PARAMETER.sub(r"{\1}", each.path), {})[each.method.lower()] = _describe(each)
+        paths.setdefault(_PARAMETER.sub(r"{\1}", each.path), {})[each.method.lower()] = _describe(each, needs_key)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Responses Gateway",
             "version": __version__,
-            "description": _ABOUT,
+            "description": f"{_ABOUT}\n\n{_WITH_KEYS if needs_key else _WITHOUT_KEYS}",
             "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -110,6 +118,7 @@ def build_document(handlers: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
                 "RouteNotFound": _failure(failures.NO_ROUTE, open_ended=False),
                 "MethodNotAllowed": _failure(failures.NO_METHOD, open_ended=False, headers=("Allow",)),
             },
+            **({"securitySchemes": {_SCHEME: {"type": "http", "scheme": _SCHEME}}} if needs_key else {}),
         },
     }
 
@@ -125,8 +134,9 @@ def _walk(handlers: Iterable[HTTPRouteHandler]) -> Iterator[Described]:
             yield Described(path, method, name, OPERATIONS[name], inspect.getdoc(handler.fn) or "")
 
 
-def _describe(each: Described) -> Schema:
+def _describe(each: Described, needs_key: bool) -> Schema:
     operation = each.operation
+    is_guarded = needs_key and each.path not in OPEN_PATHS
     placeholders = [_placeholder(name, kind) for name, kind in _PARAMETER.findall(each.path)]
     everywhere = [{"$ref": f"#/components/parameters/{name}"} for name in _PARAMETERS]
     described: Schema = {
@@ -140,7 +150,9 @@ def _describe(each: Described) -> Schema:
         examples = {name: {"value": value} for name, value in operation.examples.items()}
         body = {"schema": operation.body, "examples": examples}
         described["requestBody"] = {"required": True, "content": {JSON: body}}
-    described["responses"] = _responses(operation, has_placeholders=bool(placeholders))
+    if needs_key:
+        described["security"] = [{_SCHEME: []}] if is_guarded else []
+    described["responses"] = _responses(operation, has_placeholders=bool(placeholders), is_guarded=is_guarded)
     return described
 
 
@@ -150,12 +162,14 @@ def _placeholder(name: str, kind: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": schema, **note}
 
 
-def _responses(operation: Operation, *, has_placeholders: bool) -> Schema:
+def _responses(operation: Operation, *, has_placeholders: bool, is_guarded: bool) -> Schema:
     responses = {str(status): _answer(answer) for status, answer in operation.answers.items()}
     every = [*operation.failures, *failures.ANYWHERE, *(failures.NO_ROUTE if has_placeholders else ())]
+    every += failures.ACCESS if is_guarded else ()
     status = attrgetter("status")
     for code, alike in groupby(sorted(every, key=status), status):
-        failed = _failure(tuple(alike), open_ended=operation.refusals)
+        headers = ("WWW-Authenticate",) if code == Unauthorized.status else ()
+        failed = _failure(tuple(alike), open_ended=operation.refusals, headers=headers)
         responses[str(code)] = _merge(responses[str(code)], failed) if str(code) in responses else failed
     responses = dict(sorted(responses.items()))
     if operation.refusals:

@@ -49,6 +49,12 @@ ANYWHERE = (
 )
 """What can befall any request, whatever its route."""
 
+ACCESS = (
+    _fail(errors.Unauthorized, "there is no key or token, or one that counts for nothing"),
+    _fail(errors.Forbidden, "the token permits too little", "insufficient_scope"),
+)
+"""What can befall requests where callers are asked who they are."""
+
 OVERLOAD = (_fail(errors.Unavailable, _OVERLOADED),)
 
 STORED = (_fail(errors.ResponseNotFound, "the caller has no stored response of that id, or deleted it"), *OVERLOAD)
@@ -72,6 +78,7 @@ FRAMES = (
     ),
     _fail(errors.StreamLimitReached, "the connection has named as many lanes as it may"),
     _fail(errors.ConnectionLimitReached, "the connection is as old as it may become"),
+    _fail(errors.Unauthorized, "the token of the connection has expired", "invalid_token"),
     _fail(errors.RateLimitExceeded, "too many creates wait or run on the connection"),
 )
 """What a WebSocket is told in frames, besides what befalls any create."""
@@ -121,10 +128,9 @@ NO_ROUTE = (_fail(errors.NotFound, "there is no such path", "route_not_found"),)
 NO_METHOD = (_fail(errors.MethodNotAllowed, "the path exists, the method does not"),)
 
 _RESERVED = (
-    _fail(errors.Unauthorized, "no usable credentials"),
     _fail(errors.Forbidden, "the caller may not do this"),
     _fail(errors.NotFound, "the object does not exist for this caller"),
 )
 
-EVERY = (*ANYWHERE, *STORED, *READ, *PAGE, *UPGRADE, *FRAMES, *CREATE, *NO_ROUTE, *NO_METHOD, *_RESERVED)
+EVERY = (*ANYWHERE, *ACCESS, *STORED, *READ, *PAGE, *UPGRADE, *FRAMES, *CREATE, *NO_ROUTE, *NO_METHOD, *_RESERVED)
 """All there are, some of them more than once."""

@@ -134,6 +134,8 @@ async def test_other_methods_are_refused(client):
 
 def test_nothing_is_made_before_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Callable] = []
-    monkeypatch.setattr("gateway.transport.openapi.docs.build_document", lambda handlers: asked.append(handlers) or {})
+    monkeypatch.setattr(
+        "gateway.transport.openapi.docs.build_document", lambda handlers, **_: asked.append(handlers) or {}
+    )
     serve()
     assert asked == []

@@ -21,6 +21,7 @@ from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
 from gateway.transport.openapi.document import build_document
 from gateway.transport.openapi.failures import EVERY, UPSTREAM
 from gateway.transport.openapi.operations import OPERATIONS
+from gateway.transport.paths import OPEN_PATHS
 from gateway.transport.routes import ROUTES
 
 ROOT = Path(__file__).parents[3]
@@ -147,3 +148,18 @@ def test_the_reference_lists_every_operation() -> None:
         for method, operation in methods.items()
     }
     assert set(rows) == described
+
+
+def test_where_callers_are_asked_who_they_are_every_route_but_the_open_ones_says_so() -> None:
+    document = msgspec.json.decode(ApiDocs(needs_key=True).document.body)
+    assert list(OpenAPIV31SpecValidator(document).iter_errors()) == []
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            guarded = path not in OPEN_PATHS
+            assert operation["security"] == ([{"bearer": []}] if guarded else [])
+            assert ("401" in operation["responses"]) == guarded
+            if guarded:
+                assert "WWW-Authenticate" in operation["responses"]["401"]["headers"]
+    assert "no key" not in document["info"]["description"]
+    assert "securitySchemes" not in DOCUMENT["components"]
+    assert not any("401" in operation["responses"] for operation in OPERATIONS_FOUND)
