@@ -10,7 +10,7 @@ from litestar.types.asgi_types import HeaderScope
 from uvicorn.protocols.utils import ClientDisconnected
 
 from gateway.ports import Authenticator, Clock, Ids
-from gateway.protocol.errors import Unavailable
+from gateway.protocol.errors import Unauthorized, Unavailable
 from gateway.protocol.ids import prefix_of
 from gateway.telemetry import names
 from gateway.telemetry.logs import log_access, request_id_var, response_id_var
@@ -32,6 +32,8 @@ STATE_CLIENT_LEFT = "client_left"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}\Z")
 _TRACE_HEADERS = frozenset({b"traceparent", b"tracestate", b"baggage"})
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+# Whoever tries all paths there could be, or all keys, would drive out everything else.
+_OF_STRANGERS = frozenset({NO_ROUTE, Unauthorized.code})
 _OTHER = "other"
 _CLIENT_LEFT = 499
 _ACCEPTED = 101
@@ -193,8 +195,7 @@ class Edge:
 
     def _note_error(self, scope: Scope, route: str, status: int) -> None:
         code = scope["state"].get(STATE_ERROR_CODE)
-        # Whoever tries all paths there could be would drive out everything else.
-        if code is not None and code != NO_ROUTE:
+        if code is not None and code not in _OF_STRANGERS:
             self._metrics.last_errors.note(route, status, code)
 
     def _request_id(self, sent: bytes | None) -> str:

@@ -456,6 +456,7 @@ async def test_whoever_tries_all_paths_drives_out_nothing(harness, call):
         raise NotFound("There is no such route.", code="route_not_found")
 
     assert (await call(harness.wrap(lose), "GET", "/admin.php")).status_code == 404
+    assert (await call(harness.wrap(authenticator=Strict()), "GET", "/v1/models")).status_code == 401
     assert noted(harness) == []
 
 
