@@ -10,6 +10,7 @@ import rich_click as click
 from gateway.cli.answers import Answer, NoAnswer, ask, local_url
 from gateway.cli.errors import print_error
 from gateway.cli.options import config_options, load_or_exit, url_option
+from gateway.telemetry.quantities import make_printable
 
 _EXIT_UNHEALTHY = 1
 _SHOWN_CHARACTERS = 300
@@ -70,4 +71,4 @@ def _describe(answer: Answer) -> str:
     if not isinstance(reasons, list):
         return f"status {answer.status}"
     told = "; ".join(str(reason) for reason in reasons)[:_SHOWN_CHARACTERS]
-    return f"status {answer.status}, {''.join(character if character.isprintable() else ' ' for character in told)}"
+    return f"status {answer.status}, {make_printable(told)}"

@@ -17,6 +17,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "serve": "Serve the Responses API until SIGTERM or SIGINT.",
         "health": "Ask a running gateway whether it is well.",
+        "status": "Show what a running gateway holds and has seen.",
         "config": "Check, show and generate the configuration.",
         "db": "Create, upgrade and inspect the database.",
         "keys": "Make, list and revoke the keys of callers.",

@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from gateway.transport.framework import LeanLitestar
 from gateway.transport.health import Checks, livez, readyz
 from gateway.transport.hosts import HostPolicy
-from gateway.transport.status import ConfigSource, StatusSource, show_config, show_status
+from gateway.transport.status import ConfigSource, StatusSource, show_config, show_status, show_status_page
 from gateway.transport.wire_errors import respond_with_error
 
 Exposition = Callable[[], Awaitable[bytes]]
@@ -46,7 +46,7 @@ def build_admin_app(
         policy.check(headers.get(b"host"), headers.get(b"origin"))
 
     return LeanLitestar(
-        route_handlers=[show_metrics, show_status, show_config, livez, readyz],
+        route_handlers=[show_metrics, show_status_page, show_status, show_config, livez, readyz],
         dependencies={
             "expose": Provide(lambda: expose, sync_to_thread=False),
             "readiness": Provide(lambda: readiness, sync_to_thread=False),

@@ -3,46 +3,19 @@
 import json
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from cli.listener import listen
 from click.testing import CliRunner
 
 from gateway.cli.answers import local_url
 from gateway.cli.main import cli
 
 
-class Listener(HTTPServer):
-    """Gives its answers by path, 404 where it has none."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers = {}
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        status, body = self.server.answers.get(self.path, (404, b""))
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def listener():
-    with Listener() as listener:
-        thread = threading.Thread(target=listener.serve_forever, args=(0.01,))
-        thread.start()
+    with listen() as listener:
         yield listener
-        listener.shutdown()
-        thread.join()
 
 
 def run(*arguments):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from gateway.telemetry.distribution import Distribution, distribute
+from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.status import (
     BREAKERS,
     Clients,
@@ -22,16 +23,18 @@ from gateway.telemetry.status import (
 )
 
 BOUNDS = (1.0, 10.0, 100.0)
+SECONDS = Metrics().ttft_seconds.read().bounds
+BYTES = Metrics().retained_bytes.read().bounds
 WORDS = st.sampled_from(["a", "b", "c"])
 TIMES = st.integers(0, 20).map(float)
 COUNTS = st.integers(0, 5)
 
 
-def _distribute(values):
-    counts = [0] * (len(BOUNDS) + 1)
+def _distribute(values, bounds=BOUNDS):
+    counts = [0] * (len(bounds) + 1)
     for value in values:
-        counts[bisect_left(BOUNDS, value)] += 1
-    return distribute(BOUNDS, counts, float(sum(values)), float(max(values, default=0)))
+        counts[bisect_left(bounds, value)] += 1
+    return distribute(bounds, counts, float(sum(values)), float(max(values, default=0)))
 
 
 DISTRIBUTIONS = st.lists(st.integers(0, 1000), max_size=5).map(_distribute)
@@ -106,8 +109,8 @@ def make_status(**fields):
             detail="The database answers.",
             queue_entries=use,
             queue_bytes=Use(now=2048, high=70_000, limit=268_435_456),
-            commit_seconds=_distribute([0.004, 0.009, 0.2]),
-            read_seconds=_distribute([0.001]),
+            commit_seconds=_distribute([0.004, 0.009, 0.2], SECONDS),
+            read_seconds=_distribute([0.001], SECONDS),
             failures=0,
         ),
         clients=Clients(
@@ -121,8 +124,13 @@ def make_status(**fields):
             session_bytes=Use(now=5000, high=70_000),
         ),
         limits=(
-            LimitUse(key="responses.max_retained_bytes", limit=1000, breaches=2, seen=_distribute([5, 50, 990])),
-            LimitUse(key="server.max_request_body_bytes", limit=10_485_760, breaches=0, seen=_distribute([])),
+            LimitUse(
+                key="responses.max_retained_bytes",
+                limit=1_048_576,
+                breaches=2,
+                seen=_distribute([800] * 90 + [5000] * 40 + [1_040_000], BYTES),
+            ),
+            LimitUse(key="server.max_request_body_bytes", limit=10_485_760, breaches=0, seen=_distribute([], BYTES)),
         ),
         responses=(
             Outcome(transport="json", status="completed", count=12),
@@ -130,9 +138,9 @@ def make_status(**fields):
             Outcome(transport="sse", status="failed", count=3),
         ),
         latency=Latency(
-            first_token=_distribute([0.03, 0.04, 2]),
-            inter_token=_distribute([0.02]),
-            upstream_first_byte=_distribute([0.01]),
+            first_token=_distribute([0.03] * 40 + [0.07] * 20 + [2], SECONDS),
+            inter_token=_distribute([0.02], SECONDS),
+            upstream_first_byte=_distribute([0.01], SECONDS),
         ),
         last_errors=(
             LastError(

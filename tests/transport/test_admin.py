@@ -8,6 +8,7 @@ from gateway.telemetry.status import Status
 from gateway.transport.admin import build_admin_app
 from gateway.transport.health import Readiness
 from gateway.transport.hosts import HostPolicy
+from gateway.transport.status_page import POLICY
 
 STATUS = make_status(version="1.2.3")
 
@@ -76,7 +77,25 @@ async def test_the_configuration_in_effect_is_shown(app, call):
     assert answer.json() == {"server.port": {"value": 9000, "origin": "default"}}
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/status.json", "/config", "/livez", "/readyz"])
+@pytest.mark.parametrize("path", ["/", "/status", "/metrics", "/status.json", "/config", "/livez", "/readyz"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_nothing_can_be_changed_here(app, call, path, method):
     assert (await call(app, method, path)).status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/status"])
+async def test_the_status_is_shown_to_people(app, call, path):
+    answer = await call(app, "GET", path)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"] == POLICY
+    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
+    assert "Responses Gateway 1.2.3" in answer.text
+    assert 'content="5"' in answer.text
+
+
+async def test_who_looks_decides_how_often(app, call):
+    assert "http-equiv" not in (await call(app, "GET", "/status?refresh=0")).text
+    assert 'content="60"' in (await call(app, "GET", "/status?refresh=60")).text
+    for refused in ("-1", "3601", "x"):
+        answer = await call(app, "GET", f"/status?refresh={refused}")
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "refresh")
