@@ -19,8 +19,9 @@ class Task(Struct, frozen=True, kw_only=True):
         control: file descriptor of the connection to the parent.
         listener: file descriptor of the bound public socket.
         folder: where processes share their metrics.
-        file: the configuration file, if one was named.
-        overrides: `section.key=value` each.
+        config: the configuration in effect, packed; what the sources say by now may need a restart.
+        file: the configuration file to read at a reload, if one was named.
+        overrides: `section.key=value` each, likewise.
         wait_upstream: seconds to wait for a healthy inference server first, or None not to wait.
     """
 
@@ -29,6 +30,7 @@ class Task(Struct, frozen=True, kw_only=True):
     control: int
     listener: int
     folder: str
+    config: Raw
     file: str | None
     overrides: tuple[str, ...]
     wait_upstream: float | None

@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from msgspec import structs
 
 from gateway import __version__
@@ -16,6 +17,7 @@ from gateway.config.addresses import split_bind
 from gateway.config.changes import Reload, compare
 from gateway.config.display import show_settings
 from gateway.config.findings import Origin
+from gateway.config.handover import pack
 from gateway.config.schema import GatewayConfig
 from gateway.reload import Reloader
 from gateway.server.child import Child
@@ -69,6 +71,7 @@ def supervise(
                 control=-1,
                 listener=-1,
                 folder=folder,
+                config=msgspec.Raw(),
                 file=str(file) if file else None,
                 overrides=overrides,
                 wait_upstream=None,
@@ -154,6 +157,6 @@ class _Parent:
         self._listeners.public.close()
 
     async def _hire(self, number: int, wait_upstream: float | None) -> Child:
-        return await Child.start(
-            structs.replace(self._task, number=number, wait_upstream=wait_upstream), self._listeners.public
-        )
+        config = msgspec.Raw(pack(self.config))
+        task = structs.replace(self._task, number=number, config=config, wait_upstream=wait_upstream)
+        return await Child.start(task, self._listeners.public)

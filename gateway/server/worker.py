@@ -15,10 +15,11 @@ import msgspec
 
 from gateway import __version__
 from gateway.app import Gateway, StartError, build_app
-from gateway.config import ConfigError, load_config
+from gateway.config import load_config
+from gateway.config.handover import unpack
 from gateway.reload import Reloader
 from gateway.server.draining import GatewayServer
-from gateway.server.exits import EXIT_FAILED, EXIT_UNUSABLE
+from gateway.server.exits import EXIT_FAILED
 from gateway.server.listeners import Listeners
 from gateway.server.messages import (
     MESSAGE_LIMIT,
@@ -41,7 +42,7 @@ _ORDERS = msgspec.json.Decoder(Order)
 
 
 def main() -> NoReturn:
-    """Work as the task on stdin says, and exit: 0 after an orderly end, 1 or 2 when the start failed."""
+    """Work as the task on stdin says, and exit: 0 after an orderly end, 1 otherwise."""
     # Whoever sends one directly means the gateway, not its end; it is taken as soon as there is somebody to take it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
@@ -51,9 +52,6 @@ def main() -> NoReturn:
         except StartError as error:
             _say_last(control, Failed(str(error)))
             sys.exit(EXIT_FAILED)
-        except ConfigError as error:
-            _say_last(control, Failed("; ".join(map(str, error.problems))))
-            sys.exit(EXIT_UNUSABLE)
 
 
 def _work(task: Task, control: socket.socket, listener: socket.socket) -> int:
@@ -62,8 +60,8 @@ def _work(task: Task, control: socket.socket, listener: socket.socket) -> int:
             f"version {__version__} was installed while {task.version} is running; restart the gateway to change over."
         )
     share_metrics(Path(task.folder), task.number)
+    config = unpack(bytes(task.config))
     load = partial(load_config, Path(task.file) if task.file else None, dict(os.environ), task.overrides)
-    config = load().config
     configure_logging(config.telemetry.log_level, config.telemetry.log_format, sys.stderr, task.number)
     gateway = build_app(config)
     link = _Link(control, gateway)

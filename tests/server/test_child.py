@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 
+import msgspec
 import pytest
 
 from gateway.server import child as module
@@ -33,6 +34,7 @@ async def start(monkeypatch):
         monkeypatch.setattr(module, "_COMMAND", (sys.executable, "-c", HEAD + script))
         task = Task(
             version="1",
+            config=msgspec.Raw(b"{}"),
             number=3,
             control=-1,
             listener=-1,

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 
+import msgspec
 import pytest
 
 from gateway.app import Gateway, StartError, build_parts
@@ -124,6 +125,7 @@ def test_a_version_that_was_installed_meanwhile_is_not_mixed_in():
         control=-1,
         listener=-1,
         folder="",
+        config=msgspec.Raw(b"{}"),
         file=None,
         overrides=(),
         wait_upstream=None,
