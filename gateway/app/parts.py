@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gateway.app.access import build_authenticator
 from gateway.app.errors import StartError
+from gateway.app.limits import show_limits
 from gateway.app.storage import build_store
 from gateway.app.upstreams import build_upstreams, reconfigure_upstreams
 from gateway.config.schema import GatewayConfig
@@ -92,6 +93,8 @@ def build_parts(
     if upstreams is None:
         upstreams = servers = build_upstreams(config, metrics)
         reconfigure.append(lambda changed: reconfigure_upstreams(servers, changed))
+    show_limits(metrics, config)
+    reconfigure.append(lambda changed: show_limits(metrics, changed))
     clock = clock or SystemClock()
     ids = ids or UuidIds()
     if engine is None:

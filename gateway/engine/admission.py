@@ -59,7 +59,8 @@ class Admission:
         if self._active.now >= self._max_active:
             raise Unavailable(
                 f"The gateway is at its limit of {self._max_active} concurrent requests "
-                "([server] max_concurrent_requests); send the request again later."
+                "([server] max_concurrent_requests); send the request again later.",
+                bound="server.max_concurrent_requests",
             )
         self._active.move(1)
         self._idle.clear()
@@ -140,7 +141,8 @@ class Seats:
         except TimeoutError:
             raise Unavailable(
                 f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "
-                "([upstream] max_concurrent); send the request again later."
+                "([upstream] max_concurrent); send the request again later.",
+                bound="upstream.max_concurrent",
             ) from None
         finally:
             self.waiting.move(-1)

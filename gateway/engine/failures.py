@@ -10,7 +10,10 @@ _logger = logging.getLogger(names.LOGGER_ENGINE)
 
 def deadline_passed(seconds: float) -> GatewayError:
     """Return the error of a response that took longer than `[engine] run_deadline_seconds`."""
-    return GatewayError(f"The response was not finished within {seconds:g} seconds ([engine] run_deadline_seconds).")
+    return GatewayError(
+        f"The response was not finished within {seconds:g} seconds ([engine] run_deadline_seconds).",
+        bound="engine.run_deadline_seconds",
+    )
 
 
 def name_outcome(error: GatewayError) -> str:

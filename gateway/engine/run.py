@@ -200,7 +200,7 @@ class Run:
         self._count_end("failed", error)
         if not (self._told or channel.opened):
             raise error
-        self._metrics.last_errors.note(self._plan.caller.transport, error.status, error.code)
+        self._metrics.note_failure(self._plan.caller.transport, error.status, error.code, error.bound)
         try:
             owed, failures = self._turn.fail(error, self._round)
             self._add_owed(owed)

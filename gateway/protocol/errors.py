@@ -45,6 +45,7 @@ class GatewayError(Exception):
         type: the API's error type.
         status: HTTP status, also the status of a WebSocket error frame.
         param: the request field at fault, or None.
+        bound: key of the configuration that says how much there may be, if there is too much, or None.
         retry_after: seconds for `Retry-After`, or None.
         should_retry: value for `x-should-retry`; None leaves it to the client.
     """
@@ -55,14 +56,19 @@ class GatewayError(Exception):
     should_retry: bool | None = None
     retry_after: float | None = None
     param: str | None = None
+    bound: str | None = None
 
-    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str | None = None, param: str | None = None, bound: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         if code is not None:
             self.code = code
         if param is not None:
             self.param = param
+        if bound is not None:
+            self.bound = bound
 
     @property
     def details(self) -> dict[str, str | int]:
@@ -119,6 +125,7 @@ class StreamLimitReached(InvalidRequest):
 
     code = "websocket_stream_limit_reached"
     param = "stream_id"
+    bound = "websocket.max_named_lanes"
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -135,6 +142,7 @@ class ConnectionLimitReached(InvalidRequest):
     """
 
     code = "websocket_connection_limit_reached"
+    bound = "websocket.lifetime_seconds"
 
     def __init__(self, lifetime: float) -> None:
         amount, unit = (lifetime, "second") if lifetime % 60 else (lifetime / 60, "minute")
@@ -149,6 +157,7 @@ class RequestTooLarge(InvalidRequest):
 
     status = 413
     code = "request_too_large"
+    bound = "server.max_request_body_bytes"
 
 
 class Unauthorized(GatewayError):

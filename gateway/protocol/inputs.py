@@ -45,6 +45,7 @@ def read_input(value: Any, *, max_items: int, remote_images: bool) -> list[dict[
         raise InvalidRequest(
             f"'input' has {len(value)} items; at most {max_items} are accepted.",
             code="array_above_max_length",
+            bound="responses.max_input_items",
             param="input",
         )
     return [_read_item(item, f"input[{index}]", remote_images) for index, item in enumerate(value)]

@@ -163,16 +163,19 @@ class LaneScheduler(Generic[Payload]):
         if self._active + self._waiting >= limits.max_outstanding:
             raise RateLimitExceeded(
                 f"This connection has {limits.max_outstanding} creates waiting or running, the most it may have "
-                "([websocket] max_outstanding); send it again after one has ended."
+                "([websocket] max_outstanding); send it again after one has ended.",
+                bound="websocket.max_outstanding",
             )
         if size > limits.max_outstanding_bytes:
             raise RateLimitExceeded(
                 f"This create of {size} bytes is larger than all that may wait or run on a connection, "
-                f"{limits.max_outstanding_bytes} bytes ([websocket] max_outstanding_bytes); send less."
+                f"{limits.max_outstanding_bytes} bytes ([websocket] max_outstanding_bytes); send less.",
+                bound="websocket.max_outstanding_bytes",
             )
         if self._bytes + size > limits.max_outstanding_bytes:
             raise RateLimitExceeded(
                 f"With this create of {size} bytes, those waiting or running on this connection would be "
                 f"{self._bytes + size} bytes; {limits.max_outstanding_bytes} are accepted "
-                "([websocket] max_outstanding_bytes). Send it again after others have ended."
+                "([websocket] max_outstanding_bytes). Send it again after others have ended.",
+                bound="websocket.max_outstanding_bytes",
             )

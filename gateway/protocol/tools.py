@@ -94,6 +94,7 @@ def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int) -> To
         raise InvalidRequest(
             f"'tools' has {count} entries, those inside namespaces included; at most {max_tools} are accepted.",
             code="array_above_max_length",
+            bound="responses.max_tools",
             param="tools",
         )
     offer = _Offer()

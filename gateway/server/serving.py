@@ -10,6 +10,7 @@ import uvicorn
 from litestar.types import ASGIApp
 
 from gateway.config.schema import GatewayConfig, ServerConfig
+from gateway.protocol.errors import GatewayError
 from gateway.transport.protocol import ConnectionProtocol
 from gateway.transport.socket_protocol import SocketProtocol
 
@@ -27,7 +28,7 @@ class LeavingServer(uvicorn.Server):
         app: what is served.
         config: returns the configuration in effect, with the bounds of connections; a connection keeps those it began
             with.
-        note_refusal: told of every answer to what is no request, as `ConnectionProtocol` tells it.
+        note_refusal: told of every error that answers what is no request, as `ConnectionProtocol` tells it.
         upgrades: whether a request may become a WebSocket.
     """
 
@@ -35,7 +36,7 @@ class LeavingServer(uvicorn.Server):
         self,
         app: ASGIApp,
         config: Callable[[], GatewayConfig],
-        note_refusal: Callable[[int], str] | None = None,
+        note_refusal: Callable[[GatewayError], str] | None = None,
         *,
         upgrades: bool = False,
     ) -> None:

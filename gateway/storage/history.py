@@ -65,13 +65,14 @@ def check_bounds(*, responses: int, size: int, max_responses: int, max_bytes: in
     if within_bounds(responses=responses, size=size, max_responses=max_responses, max_bytes=max_bytes):
         return
     if size > max_bytes:
-        passed = f"[storage] history_max_bytes ({max_bytes} bytes)"
+        key, passed = "history_max_bytes", f"{max_bytes} bytes"
     else:
-        passed = f"[storage] history_max_responses ({max_responses} responses)"
+        key, passed = "history_max_responses", f"{max_responses} responses"
     raise InvalidRequest(
-        f"The history behind previous_response_id exceeds {passed}; start a new chain.",
+        f"The history behind previous_response_id exceeds [storage] {key} ({passed}); start a new chain.",
         code=TOO_LONG_CODE,
         param="previous_response_id",
+        bound=f"storage.{key}",
     )
 
 

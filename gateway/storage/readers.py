@@ -34,7 +34,10 @@ class Readers:
             StorageUnavailable: too many reads wait, or the database gives no answer within `timeout` seconds.
         """
         if self._entries >= self._max_entries:
-            raise StorageUnavailable(f"More than reader_max_entries ({self._max_entries}) reads wait for the database.")
+            raise StorageUnavailable(
+                f"More than reader_max_entries ({self._max_entries}) reads wait for the database.",
+                bound="storage.reader_max_entries",
+            )
         self._entries += 1
         try:
             async with asyncio.timeout(timeout):

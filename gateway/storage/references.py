@@ -53,6 +53,7 @@ def check_references(size: int, max_bytes: int) -> None:
             f"The items referenced by id exceed [storage] history_max_bytes ({max_bytes} bytes); refer to fewer.",
             code=TOO_LONG_CODE,
             param="input",
+            bound="storage.history_max_bytes",
         )
 
 

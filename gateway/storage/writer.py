@@ -94,9 +94,14 @@ class Writer:
         if self._closed:
             raise StorageUnavailable("The store is closed.")
         if self._queue.qsize() + len(self._gathered) >= self._max_entries:
-            raise StorageUnavailable(f"More than writer_max_entries ({self._max_entries}) responses wait to be stored.")
+            raise StorageUnavailable(
+                f"More than writer_max_entries ({self._max_entries}) responses wait to be stored.",
+                bound="storage.writer_max_entries",
+            )
         if self._load.bytes.now and self._load.bytes.now + size > self._max_bytes:
-            raise StorageUnavailable(f"More than writer_max_bytes ({self._max_bytes}) wait to be stored.")
+            raise StorageUnavailable(
+                f"More than writer_max_bytes ({self._max_bytes}) wait to be stored.", bound="storage.writer_max_bytes"
+            )
 
     def _hand_over(self) -> None:
         with self._lock:

@@ -150,6 +150,23 @@ class Metrics:
         if len(self._deferred) >= _DEFERRED_TOGETHER:
             self._settle()
 
+    def note_failure(self, route: str, status: int, code: str, bound: str | None) -> None:
+        """Remember a failure, as `LastErrors.note`, and count it if a bound was met.
+
+        Args:
+            route: the route's template or the transport.
+            status: the HTTP status, or the one it would be.
+            code: of the error.
+            bound: key of the configuration that was met.
+        """
+        self.last_errors.note(route, status, code)
+        self.note_rejection(bound)
+
+    def note_rejection(self, bound: str | None) -> None:
+        """Count that something was refused because of a bound, if there was one."""
+        if bound is not None:
+            self.rejections_total.labels(bound).inc()
+
     def count_usage(self, model: str, usage: Usage | None) -> None:
         """Count the tokens of one inference call, if it told them.
 

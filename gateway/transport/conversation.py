@@ -10,7 +10,7 @@ from websockets.http11 import Response
 from websockets.server import ServerProtocol
 from websockets.typing import LoggerLike
 
-from gateway.protocol.errors import InvalidRequest
+from gateway.protocol.errors import GatewayError, InvalidRequest
 from gateway.transport.wire_errors import http_error
 
 SLICE_FRAMES = 256
@@ -51,7 +51,7 @@ class Conversation(ServerProtocol):
         max_size: largest message of the client, in bytes.
         logger: where the library logs.
         default_headers: headers of every answer.
-        note_refusal: told the status of each refusal that is the client's fault; returns the answer's id.
+        note_refusal: told of each refusal that is the client's fault; returns the answer's id.
 
     Attributes:
         pong: the answer that is due, if any.
@@ -62,7 +62,7 @@ class Conversation(ServerProtocol):
         max_size: int,
         logger: LoggerLike,
         default_headers: list[tuple[bytes, bytes]],
-        note_refusal: Callable[[int], str] | None,
+        note_refusal: Callable[[GatewayError], str] | None,
     ) -> None:
         super().__init__(max_size=max_size, logger=logger)
         self._default_headers = default_headers
@@ -111,7 +111,7 @@ class Conversation(ServerProtocol):
             (b"sec-websocket-version", b"13"),
         ]
         if self._note_refusal is not None:
-            headers.append((b"x-request-id", self._note_refusal(error.status).encode()))
+            headers.append((b"x-request-id", self._note_refusal(error).encode()))
         fields = Headers((name.decode(), value.decode()) for name, value in headers)
         return Response(error.status, HTTPStatus(status).phrase, fields, answer.body)
 

@@ -10,7 +10,7 @@ from litestar.types.asgi_types import HeaderScope
 from uvicorn.protocols.utils import ClientDisconnected
 
 from gateway.ports import Authenticator, Clock, Ids
-from gateway.protocol.errors import Unauthorized, Unavailable
+from gateway.protocol.errors import GatewayError, Unauthorized, Unavailable
 from gateway.protocol.ids import prefix_of
 from gateway.telemetry import names
 from gateway.telemetry.logs import log_access, request_id_var, response_id_var
@@ -20,7 +20,7 @@ from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.hosts import HostPolicy
 from gateway.transport.paths import LIVEZ_PATH, OPEN_PATHS
 from gateway.transport.proxies import TrustedProxies
-from gateway.transport.wire_errors import NO_ROUTE, STATE_ERROR_CODE, from_exception, send_error
+from gateway.transport.wire_errors import NO_ROUTE, STATE_FAILURE, Failure, from_exception, send_error
 
 STATE_REQUEST_ID = "request_id"
 STATE_IDENTITY = "identity"
@@ -177,26 +177,27 @@ class Edge:
                     raise
                 denial = scope["type"] == ScopeType.WEBSOCKET
                 shown = from_exception(error)
-                state[STATE_ERROR_CODE] = shown.code
+                state[STATE_FAILURE] = Failure.of(shown)
                 readable = self._policy.cors_headers(headers.origin)
                 await send_error(answer.send, shown, denial=denial, headers=readable)
             finally:
                 status = answer.conclude(state.get(STATE_CLIENT_LEFT, False))
                 self._record(scope, method, status, self._clock.monotonic() - started, span)
 
-    def note_refusal(self, status: int) -> str:
-        """Count and log an answer to what never became a request; returns the id of that answer."""
+    def note_refusal(self, error: GatewayError) -> str:
+        """Count and log an error that answers what never became a request; returns the id of that answer."""
         request_id = self._request_id(None)
         token = request_id_var.set(request_id)
-        self._metrics.requests_total.labels(_OTHER, _OTHER, status).inc()
-        log_access(_OTHER, "", status, 0.0)
+        self._metrics.requests_total.labels(_OTHER, _OTHER, error.status).inc()
+        self._metrics.note_rejection(error.bound)
+        log_access(_OTHER, "", error.status, 0.0)
         request_id_var.reset(token)
         return request_id
 
     def _note_error(self, scope: Scope, route: str, status: int) -> None:
-        code = scope["state"].get(STATE_ERROR_CODE)
-        if code is not None and code not in _OF_STRANGERS:
-            self._metrics.last_errors.note(route, status, code)
+        failure: Failure | None = scope["state"].get(STATE_FAILURE)
+        if failure is not None and failure.code not in _OF_STRANGERS:
+            self._metrics.note_failure(route, status, failure.code, failure.bound)
 
     def _request_id(self, sent: bytes | None) -> str:
         if sent is not None and _REQUEST_ID.match(sent):
@@ -206,7 +207,10 @@ class Edge:
     def _admit(self, scope: Scope, headers: _Headers) -> None:
         # A probe that cannot get in would have a busy process killed.
         if SURPLUS_EXTENSION in (scope.get("extensions") or ()) and scope["path"] != LIVEZ_PATH:
-            raise Unavailable("More client connections are open than [server] max_connections allows; try again later.")
+            raise Unavailable(
+                "More client connections are open than [server] max_connections allows; try again later.",
+                bound="server.max_connections",
+            )
         self._policy.check(headers.host, headers.origin)
 
     def _record(self, scope: Scope, method: str, status: int, seconds: float, span: Span) -> None:

@@ -22,7 +22,7 @@ from gateway.transport.connection import (
 )
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_IDENTITY
 from gateway.transport.sse import EventStream
-from gateway.transport.wire_errors import STATE_ERROR_CODE, name_code, send_error
+from gateway.transport.wire_errors import STATE_FAILURE, Failure, name_code, send_error
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -57,7 +57,7 @@ class ResponsesEndpoint:
             scope["state"][STATE_CLIENT_LEFT] = True
             self._metrics.client_disconnects_total.inc()
         except GatewayError as error:
-            scope["state"][STATE_ERROR_CODE] = error.code
+            scope["state"][STATE_FAILURE] = Failure.of(error)
             self._metrics.response_errors_total.labels(code=name_code(error)).inc()
             # The rest of a body that was given up would be all that may come on its connection.
             await send_error(send, error, close=isinstance(error, RequestTimeout))
@@ -127,7 +127,8 @@ async def _read_body(scope: HTTPScope, receive: Receive, server: ServerConfig, c
         if size <= limit:
             raise RequestTimeout(
                 "The request body did not arrive within "
-                f"{server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds)."
+                f"{server.request_body_timeout_seconds:g} seconds ([server] request_body_timeout_seconds).",
+                bound="server.request_body_timeout_seconds",
             ) from None
     if size > limit:
         raise _too_large(limit)

@@ -231,7 +231,7 @@ class LaneConnection:
 
     async def _tell(self, error: GatewayError, stream_id: str | None = None, event_id: str | None = None) -> None:
         self._metrics.websocket_errors_total.labels(code=name_code(error)).inc()
-        self._metrics.last_errors.note("websocket", error.status, error.code)
+        self._metrics.note_failure("websocket", error.status, error.code, error.bound)
         if error.status >= 500:
             current_span().fail(error.code)
         _logger.info("an error frame", extra={"code": error.code, "status": error.status, "stream_id": stream_id})

@@ -35,6 +35,7 @@ class HeadTooLarge(InvalidRequest):
 
     status = 431
     code = "request_header_too_large"
+    bound = "server.max_header_bytes"
 
 
 class _HeadKeeper:
@@ -85,7 +86,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         app_state: copied into the scope of each request.
         _loop: the event loop; uvicorn passes it under this name.
         settings: bounds of heads, connections and sends.
-        note_refusal: told the status of each answer to what never became a request; returns the answer's id.
+        note_refusal: told of each error that answers what never became a request; returns the answer's id.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         settings: ServerConfig,
-        note_refusal: Callable[[int], str] | None = None,
+        note_refusal: Callable[[GatewayError], str] | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._settings = settings
@@ -122,7 +123,12 @@ class ConnectionProtocol(HttpToolsProtocol):
         surplus = len(self.connections) - self._settings.max_connections
         self._surplus = surplus > 0
         if surplus > _SPARE_CONNECTIONS:
-            self._refuse(Unavailable("Far more client connections are open than [server] max_connections allows."))
+            self._refuse(
+                Unavailable(
+                    "Far more client connections are open than [server] max_connections allows.",
+                    bound="server.max_connections",
+                )
+            )
             return
         self.timeout_keep_alive = self._settings.idle_connection_seconds  # type: ignore[assignment]
         self._set_timer(self._settings.header_timeout_seconds, self.timeout_keep_alive_handler)
@@ -345,7 +351,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         answer = http_error(error)
         headers = [*self.server_state.default_headers, *answer.headers, (b"connection", b"close")]
         if self._note_refusal is not None:
-            headers.append((b"x-request-id", self._note_refusal(answer.status).encode()))
+            headers.append((b"x-request-id", self._note_refusal(error).encode()))
         lines = [name + b": " + value for name, value in headers]
         self.transport.write(STATUS_LINE[answer.status] + b"\r\n".join([*lines, b"", answer.body]))
         # A client that still sends would see its connection reset instead of the answer, so it is heard out.
@@ -357,7 +363,8 @@ class ConnectionProtocol(HttpToolsProtocol):
         seconds = self._settings.header_timeout_seconds
         self._refuse(
             RequestTimeout(
-                f"The request head did not arrive within {seconds:g} seconds ([server] header_timeout_seconds)."
+                f"The request head did not arrive within {seconds:g} seconds ([server] header_timeout_seconds).",
+                bound="server.header_timeout_seconds",
             )
         )
 

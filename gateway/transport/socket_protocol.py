@@ -19,7 +19,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from gateway.config.schema import WebSocketConfig
-from gateway.protocol.errors import RequestTooLarge
+from gateway.protocol.errors import GatewayError, RequestTooLarge
 from gateway.protocol.frames import build_error_frame
 from gateway.transport.connection import StallWatch
 from gateway.transport.conversation import Conversation, frame_texts
@@ -44,7 +44,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         _loop: the event loop.
         settings: bounds.
         close_grace_seconds: how long a client may take at most to answer Close once the server ends.
-        note_refusal: told the status of each answer to what never became a WebSocket; returns the answer's id.
+        note_refusal: told of each error that answers what never became a WebSocket; returns the answer's id.
     """
 
     conn: Conversation
@@ -58,7 +58,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         *,
         settings: WebSocketConfig,
         close_grace_seconds: float,
-        note_refusal: Callable[[int], str] | None = None,
+        note_refusal: Callable[[GatewayError], str] | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.conn = Conversation(settings.max_message_bytes, self.logger, self.default_headers, note_refusal)
@@ -343,7 +343,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def _refuse_message(self) -> bytes:
         limit = self._settings.max_message_bytes
         return build_error_frame(
-            RequestTooLarge(f"The message is larger than {limit} bytes ([websocket] max_message_bytes).")
+            RequestTooLarge(
+                f"The message is larger than {limit} bytes ([websocket] max_message_bytes).",
+                bound="websocket.max_message_bytes",
+            )
         )
 
     def _refuse_upgrade(self) -> None:

@@ -122,7 +122,8 @@ class WebSocketEndpoint:
         if code == _TOO_BIG and not socket.left_first:
             # The socket itself has told the client.
             self._metrics.websocket_errors_total.labels(code=RequestTooLarge.code).inc()
-            self._metrics.last_errors.note("websocket", RequestTooLarge.status, RequestTooLarge.code)
+            bound = "websocket.max_message_bytes"
+            self._metrics.note_failure("websocket", RequestTooLarge.status, RequestTooLarge.code, bound)
 
     def _check_room(self, principal: str) -> None:
         bounds = self._config.websocket
@@ -131,12 +132,14 @@ class WebSocketEndpoint:
         if len(self._connections) >= bounds.max_connections:
             raise Unavailable(
                 f"{bounds.max_connections} WebSockets are open, the most there may be ([websocket] max_connections); "
-                "connect again later."
+                "connect again later.",
+                bound="websocket.max_connections",
             )
         if self._owners[principal] >= bounds.max_connections_per_principal:
             raise RateLimitExceeded(
                 f"You have {bounds.max_connections_per_principal} WebSockets open, the most you may have "
-                "([websocket] max_connections_per_principal); close one first."
+                "([websocket] max_connections_per_principal); close one first.",
+                bound="websocket.max_connections_per_principal",
             )
 
 

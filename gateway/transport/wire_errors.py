@@ -6,7 +6,7 @@ wrong method) and those nobody foresaw.
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, NotFoundException, ValidationException
@@ -28,8 +28,8 @@ from gateway.transport.hints import find_hint
 
 RawHeaders = list[tuple[bytes, bytes]]
 
-STATE_ERROR_CODE = "error_code"
-"""Key of `scope["state"]` under which the code of an error is left that was the answer."""
+STATE_FAILURE = "failure"
+"""Key of `scope["state"]` under which a `Failure` is left when an error was the answer."""
 
 NO_ROUTE = "route_not_found"
 """The code of a path that leads nowhere."""
@@ -37,6 +37,18 @@ NO_ROUTE = "route_not_found"
 _FRAMEWORK_CODES = {426: "upgrade_required"}
 _FRAMEWORK_HEADERS = frozenset({"allow", "upgrade", "connection"})
 _logger = logging.getLogger(LOGGER_ERRORS)
+
+
+class Failure(NamedTuple):
+    """What is remembered of an error: the error itself would keep everything alive that led to it."""
+
+    code: str
+    bound: str | None
+
+    @classmethod
+    def of(cls, error: GatewayError) -> Self:
+        """Return what is remembered of an error."""
+        return cls(error.code, error.bound)
 
 
 class HttpError(NamedTuple):
@@ -108,7 +120,7 @@ def respond_with_error(request: Request[Any, Any, Any], error: Exception) -> Res
     shown = from_exception(error)
     if isinstance(error, NotFoundException):
         shown.message += find_hint(request.scope["path"], (route.path_components for route in request.app.routes))
-    request.scope["state"][STATE_ERROR_CODE] = shown.code
+    request.scope["state"][STATE_FAILURE] = Failure.of(shown)
     answer = http_error(shown)
     headers = {name.decode(): value.decode() for name, value in answer.headers}
     if isinstance(error, HTTPException):

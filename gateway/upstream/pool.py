@@ -134,7 +134,8 @@ class ConnectionPool:
         except TimeoutError as error:
             raise NoRoom(
                 f"No connection to the inference server became free within {self._connect_timeout:g} seconds "
-                "([upstream] max_connections)."
+                "([upstream] max_connections).",
+                bound="upstream.max_connections",
             ) from error
 
     async def _connect(self) -> Connection:

@@ -189,8 +189,8 @@ class SocketSite:
         self.server = await asyncio.get_running_loop().create_server(http, sock=listener)
         self.address = listener.getsockname()
 
-    def _note(self, status):
-        self.refusals.append(status)
+    def _note(self, error):
+        self.refusals.append(error.status)
         return "req_refused"
 
     async def connect(self, head=None):

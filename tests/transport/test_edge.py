@@ -19,6 +19,7 @@ from gateway.transport.auth import LOCAL, Unauthenticated
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.edge import Edge
 from gateway.transport.hosts import HostPolicy
+from gateway.transport.protocol import HeadTooLarge
 from gateway.transport.proxies import TrustedProxies
 
 
@@ -140,11 +141,13 @@ async def test_a_handler_the_server_cancels_ends_without_a_word(harness):
 
 async def test_what_never_became_a_request_is_counted_and_logged_under_an_id(harness, caplog):
     with caplog.at_level(logging.INFO, "gateway.access"):
-        minted = harness.wrap().note_refusal(431)
+        minted = harness.wrap().note_refusal(HeadTooLarge("The head is larger than 7 bytes."))
     assert is_minted(minted)
     assert request_id_var.get() is None
     assert harness.counted(route="other", method="other", status="431") == 1
     assert caplog.records[0].status == 431
+    rejections = harness.metrics.registry.get_sample_value
+    assert rejections("gateway_rejections_total", {"key": "server.max_header_bytes"}) == 1
 
 
 async def test_metrics_use_the_route_template(harness, call):

@@ -76,7 +76,7 @@ async def test_what_the_upstream_refuses_keeps_its_status(stream):
     assert client.status == 429
     assert error_of(client)["code"] == "busy"
     assert client.headers["content-type"] == "application/json"
-    assert client.scope["state"]["error_code"] == "busy"
+    assert client.scope["state"]["failure"].code == "busy"
 
 
 @pytest.mark.parametrize("stream", [False, True])

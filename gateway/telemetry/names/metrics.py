@@ -84,8 +84,7 @@ RESPONSE_SECONDS = Metric(
 REJECTIONS = Metric(
     "gateway_rejections_total",
     "counter",
-    "Requests, creates and connections refused because something is as full or as large as it may be, by the key of "
-    "the configuration that says so.",
+    "Requests, creates and connections refused, or given up, because a bound was met, by its key.",
     ("key",),
 )
 ACTIVE_RESPONSES = Metric(
