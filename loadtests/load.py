@@ -10,6 +10,8 @@ temporary folder. Exits with 1 when a turn failed, with 2 when it cannot begin.
 
 import os
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import click
@@ -25,11 +28,10 @@ import tomli_w
 from chain_report import write_tables
 from document import Block, render_html, render_markdown, write_plots
 from facts import Gauge, describe_machine, describe_versions, hash_plan
-from harness.processes import free_port
 from journal import TURNS_FILE, read_course
 from measure import FAILED, read_turns
 from msgspec import Struct
-from plan import PLAN_FILE, Plan, PlanError, load_plan, read_api_key
+from plan import KEY_VARIABLES, KINDS, PLAN_FILE, Plan, PlanError, load_plan, read_api_key
 from report import Facts, Results, build_report
 
 _ROOT = Path(__file__).parents[1]
@@ -165,6 +167,8 @@ def capacity(**options) -> None:
 
 
 def _lead(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) -> int:
+    # Whatever was started is stopped.
+    signal.signal(signal.SIGTERM, _interrupt)
     environ = dict(os.environ)
     try:
         plan = _choose_plan(options, environ).vary(**fixed)
@@ -176,7 +180,7 @@ def _lead(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) 
     out: Path = options["out"] or _ROOT / "build" / "load" / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     crowd = Crowd(options["workers"], options["remote_workers"], options["bind"])
     with _find_place(options, plan) as (place, plan):
-        click.echo(f"{place.target} is asked by {_count_users(plan)}; the report goes to {out}", err=True)
+        click.echo(f"{place.target} is asked by {_count_users(plan)}", err=True)
         results = _measure(place.target, plan, place, crowd, out, admin=place.admin)
         control = _measure_directly(plan, place, crowd, out)
     facts = Facts(
@@ -191,7 +195,12 @@ def _lead(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) 
         command=_repeat_command("capacity" if plan.run.shape == "steps" else "load", options, environ),
     )
     _write(out, facts, results, control, options["page"])
+    click.echo(f"report: {out / 'report.html'}", err=True)
     return _conclude(results, control)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _choose_plan(options: dict, environ: Mapping[str, str]) -> Plan:
@@ -247,31 +256,42 @@ def _measure(host: str, plan: Plan, place: Place, crowd: Crowd, out: Path, *, ad
 
 
 def _measure_directly(plan: Plan, place: Place, crowd: Crowd, out: Path) -> Results | None:
-    """Ask the inference server what the gateway asks it, with as many requests at once."""
+    """Ask the inference server itself, if that is known and wanted."""
     if place.upstream is None or not plan.control.seconds:
         return None
-    weights = plan.weights
-    at_once = {kind: weight * (plan.lanes.count if kind == "lanes" else 1) for kind, weight in weights.items()}
-    users = max(round(plan.run.users * sum(at_once.values()) / sum(weights.values())), 1)
-    streams = sum(at_once.values()) - at_once.get("json", 0)
-    others = dict.fromkeys(("websocket", "lanes", "chain", "websocket_chain"), 0)
-    warmup = min(plan.run.warmup_seconds, plan.control.seconds / 3)
-    direct = plan.vary(
-        run={"shape": "constant", "users": users, "seconds": plan.control.seconds, "warmup_seconds": warmup},
-        mix={"json": at_once.get("json", 0), "sse": streams, **others},
-    )
+    direct = plan_control(plan)
     click.echo(f"the inference server is asked directly by {_count_users(direct)}", err=True)
     return _measure(place.upstream, direct, place, crowd, out / "control")
+
+
+def plan_control(plan: Plan) -> Plan:
+    """Return the plan that asks an inference server what a gateway asks it, with as many requests at once."""
+    weights = plan.weights
+    at_once = {kind: weight * (plan.lanes.count if kind == "lanes" else 1) for kind, weight in weights.items()}
+    total, json = sum(at_once.values()), at_once.get("json", 0)
+    return plan.vary(
+        run={
+            "shape": "constant",
+            "users": max(round(plan.run.users * total / sum(weights.values())), 1),
+            "seconds": plan.control.seconds,
+            "warmup_seconds": min(plan.run.warmup_seconds, plan.control.seconds / 3),
+        },
+        # An inference server knows neither WebSockets nor what it said before.
+        mix={**dict.fromkeys(KINDS, 0), "json": json, "sse": total - json},
+    )
 
 
 def _run_locust(host: str, out: Path, cpus: frozenset[int], crowd: Crowd) -> int:
     """Run Locust to its end and return its exit code; its own log goes to a file."""
     command = [sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE), "--headless", "--only-summary"]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("LOAD_") or "API_KEY" in name}
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("LOAD_") or name in KEY_VARIABLES
+    }
     environ |= {"LOAD_PLAN": str(out / "plan.toml"), "LOAD_OUT": str(out), "PYTHONUNBUFFERED": "1"}
     expected = crowd.workers + crowd.remote
     bind, _, port = crowd.bind.rpartition(":")
-    port = port if crowd.remote else str(free_port())
+    if not crowd.remote:
+        bind, port = "127.0.0.1", _find_port()
     with ExitStack() as running, (out / "locust.log").open("wb") as log:
 
         def start(*arguments: str, output) -> subprocess.Popen:
@@ -290,6 +310,12 @@ def _run_locust(host: str, out: Path, cpus: frozenset[int], crowd: Crowd) -> int
         for _ in range(crowd.workers):
             start("--worker", "--master-host", "127.0.0.1", "--master-port", port, output=log)
         return leader.wait()
+
+
+def _find_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -334,7 +360,7 @@ def _count_users(plan: Plan) -> str:
 
 def _repeat_command(name: str, options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     """Return the command that does a run again; a key is never part of it."""
-    keys = {key: value for key, value in environ.items() if key.startswith("LOAD_") and "__" in key}
+    keys = {key: value for key, value in environ.items() if key.startswith("LOAD_") and key not in KEY_VARIABLES}
     variables = {key: options[option] for option, key in _VARIABLES.items() if options[option]}
     arguments = [f"--set {shlex.quote(override)}" for override in options["overrides"]]
     if options["remote_workers"]:

@@ -12,8 +12,9 @@ from msgspec import Meta, Struct, structs
 PLAN_FILE = Path(__file__).with_name("load.toml")
 KINDS = ("json", "sse", "websocket", "lanes", "chain", "websocket_chain")
 _PREFIX = "LOAD_"
-# Variables with the prefix that are not keys.
-_OTHERS = frozenset({"LOAD_PLAN", "LOAD_OUT", "LOAD_API_KEY", "LOAD_API_KEY_FILE"})
+# Where the target's key is; never part of a plan.
+KEY_VARIABLES = frozenset({"LOAD_API_KEY", "LOAD_API_KEY_FILE"})
+_OTHERS = KEY_VARIABLES | {"LOAD_PLAN", "LOAD_OUT"}
 
 Count = Annotated[int, Meta(ge=1)]
 Weight = Annotated[int, Meta(ge=0)]
@@ -36,6 +37,7 @@ class Run(Section):
     seconds: Seconds
     warmup_seconds: SecondsOrZero
     think_seconds: SecondsOrZero
+    failure_rest_seconds: SecondsOrZero
     timeout_seconds: Seconds
     progress_seconds: Seconds
 

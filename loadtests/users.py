@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterator
 from typing import ClassVar
 
+import gevent
 import msgspec
 from http_caller import HttpCaller
 from locust import User, task
@@ -65,6 +66,9 @@ class Caller(User):
         self.environment.recorder.add(turn)
         for name, microseconds in _list_times(turn):
             self._fire(name, microseconds, turn)
+        if turn.outcome == FAILED:
+            # A server that refuses at once would be asked as fast as it can refuse.
+            gevent.sleep(self.plan.run.failure_rest_seconds)
         return turn.outcome != FAILED
 
     def _fire(self, name: str, microseconds: float, turn: Turn) -> None:
