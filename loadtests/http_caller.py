@@ -7,6 +7,7 @@ FastHttpUser does, sees the first token when many have come.
 import re
 import ssl
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
@@ -17,10 +18,34 @@ from witness import Witness, decode_event
 
 PATH = "/v1/responses"
 _READ_BYTES = 65_536
+_ANSWER_SECONDS = 10.0
 # A connection that rested for longer may be closed by the server at any moment, which is no fault.
 _REST_SECONDS = 4.0
 _EVENT_END = re.compile(rb"\r?\n\r?\n")
 _DONE = b"[DONE]"
+
+
+class NoModel(Exception):
+    """A target names no model; says why."""
+
+
+def find_model(url: str, api_key: str | None) -> str:
+    """Return the first model that a target lists.
+
+    Raises:
+        NoModel: it lists none, or does not answer.
+    """
+    request = urllib.request.Request(f"{url}/v1/models", headers=authorize(api_key))
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+            return msgspec.json.decode(answer.read())["data"][0]["id"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise NoModel(f"{url}/v1/models names no model ({error}); name one by request.model") from None
+
+
+def authorize(api_key: str | None) -> dict[str, str]:
+    """Return the headers of a caller with this key."""
+    return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 class HttpCaller:

@@ -28,6 +28,7 @@ import tomli_w
 from chain_report import write_tables
 from document import Block, render_html, render_markdown, write_plots
 from facts import Gauge, describe_machine, describe_versions, hash_plan
+from http_caller import NoModel, find_model
 from journal import TURNS_FILE, read_course
 from measure import FAILED, read_turns
 from msgspec import Struct
@@ -169,13 +170,17 @@ def capacity(**options) -> None:
 def _lead(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) -> int:
     # Whatever was started is stopped.
     signal.signal(signal.SIGTERM, _interrupt)
-    environ = dict(os.environ)
     try:
-        plan = _choose_plan(options, environ).vary(**fixed)
-        read_api_key(environ)
-    except PlanError as error:
+        return _run(title, options, fixed)
+    except (PlanError, NoModel) as error:
         click.echo(f"error: {error}", err=True)
         return 2
+
+
+def _run(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) -> int:
+    environ = dict(os.environ)
+    plan = _choose_plan(options, environ).vary(**fixed)
+    read_api_key(environ)
     began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     out: Path = options["out"] or _ROOT / "build" / "load" / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     crowd = Crowd(options["workers"], options["remote_workers"], options["bind"])
@@ -191,7 +196,7 @@ def _lead(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) 
         machine=describe_machine(),
         versions=describe_versions(),
         settings=place.settings,
-        digest=hash_plan(plan),
+        digest=hash_plan(results.plan),
         command=_repeat_command("capacity" if plan.run.shape == "steps" else "load", options, environ),
     )
     _write(out, facts, results, control, options["page"])
@@ -245,6 +250,8 @@ def _find_place(options: dict, plan: Plan) -> Iterator[tuple[Place, Plan]]:
 
 def _measure(host: str, plan: Plan, place: Place, crowd: Crowd, out: Path, *, admin: str | None = None) -> Results:
     """Have Locust ask a server, and return what it measured."""
+    if not plan.request.model:
+        plan = plan.vary(request={"model": find_model(host, read_api_key(os.environ))})
     out.mkdir(parents=True, exist_ok=True)
     (out / "plan.toml").write_text(tomli_w.dumps(msgspec.to_builtins(plan)))
     with Gauge(admin) as gauge:

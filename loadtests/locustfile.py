@@ -6,15 +6,14 @@ The plan is load.toml unless `--load-plan` names another; the process that repor
 is `LOAD_API_KEY`, or in the file that `LOAD_API_KEY_FILE` names, in each process.
 """
 
-import json
 import os
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import gevent
 import msgspec
+from http_caller import NoModel, find_model
 from journal import Batch, Journal, Recorder, read_clock
 from locust import LoadTestShape, events
 from locust.runners import MasterRunner, WorkerRunner
@@ -45,7 +44,7 @@ def prepare(environment, runner, **_):
     try:
         environment.api_key = read_api_key(os.environ)
         if isinstance(runner, WorkerRunner):
-            _prepare_worker(environment, runner)
+            Correspondent(environment)
             return
         plan = load_plan(Path(environment.parsed_options.load_plan), os.environ)
     except PlanError as error:
@@ -53,18 +52,31 @@ def prepare(environment, runner, **_):
     Conductor(environment, plan)
 
 
-def _prepare_worker(environment, runner):
-    environment.recorder = Recorder(runner.client_id)
+class Correspondent:
+    """Sends what a worker has measured to the process that reports.
 
-    def send(*, last=False):
-        runner.send_message(_MESSAGE, {"batch": msgspec.msgpack.encode(environment.recorder.take(last=last))})
+    Args:
+        environment: Locust's.
+    """
 
-    def begin(**_):
-        environment.recorder.begin()
-        runner.greenlet.spawn(_repeat, _FLUSH_SECONDS, send)
+    def __init__(self, environment) -> None:
+        self._runner = environment.runner
+        self._recorder = environment.recorder = Recorder(self._runner.client_id)
+        self._sending = gevent.Greenlet()
+        environment.events.test_start.add_listener(self._begin)
+        environment.events.test_stop.add_listener(self._end)
 
-    environment.events.test_start.add_listener(begin)
-    environment.events.test_stop.add_listener(lambda **_: send(last=True))
+    def _begin(self, **_) -> None:
+        self._recorder.begin()
+        self._sending = gevent.spawn(_repeat, _FLUSH_SECONDS, self._send)
+
+    def _end(self, **_) -> None:
+        self._sending.kill()
+        self._send(last=True)
+
+    def _send(self, *, last: bool = False) -> None:
+        batch = msgspec.msgpack.encode(self._recorder.take(last=last))
+        self._runner.send_message(_MESSAGE, {"batch": batch})
 
 
 class Conductor:
@@ -102,12 +114,16 @@ class Conductor:
         """Begin a run; whatever an earlier one measured is written anew."""
         environment = self._environment
         options = environment.parsed_options
-        options.load_model = self._plan.request.model or find_model(environment.host, environment.api_key)
+        try:
+            options.load_model = self._plan.request.model or find_model(environment.host, environment.api_key)
+        except NoModel as error:
+            sys.exit(f"error: {error}")
         environment.recorder.begin()
         folder = options.load_out or f"build/load/{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         steps = self._plan.steps
         longest_step = steps.settle_seconds + steps.hold_seconds + _LAG_SECONDS + 2 * _FLUSH_SECONDS
-        self._journal = Journal(Path(folder), max(longest_step, self._plan.run.progress_seconds + 1))
+        longest_look = self._plan.run.progress_seconds + _LAG_SECONDS + _FLUSH_SECONDS
+        self._journal = Journal(Path(folder), max(longest_step, longest_look))
         self._greenlets = [
             gevent.spawn(_repeat, _FLUSH_SECONDS, self._flush),
             gevent.spawn(_repeat, self._plan.run.progress_seconds, self._tell),
@@ -142,9 +158,10 @@ class Conductor:
         now, span = self._since_begin(), self._plan.run.progress_seconds
         lag = _LAG_SECONDS if self._distributed else 0.0
         seen = summarize(self._journal.look_back(now - lag - span, now - lag), span, self._plan.slo)
+        ttft = f"{seen.ttft.p50 / 1000:.1f}" if seen.ttft.n else "-"
         print(
             f"{now:6.0f} s  {self._runner.user_count:4} users  {seen.turns_per_second:7.1f} turns/s  "
-            f"TTFT p50 {seen.ttft.p50 / 1000:7.1f} ms  {self._journal.counts[FAILED]:4} failed",
+            f"TTFT p50 {ttft:>7} ms  {self._journal.counts[FAILED]:4} failed",
             flush=True,
         )
 
@@ -154,11 +171,9 @@ class Conductor:
     def _await_workers(self) -> None:
         if not self._distributed:
             return
-        course = self._journal.course
         with gevent.Timeout(_LAST_SECONDS, False):
-            while not self._journal.finished.issuperset(course.cpu):
+            while not self._journal.finished.issuperset(self._journal.course.cpu):
                 gevent.sleep(0.05)
-        course.lost = sorted(course.cpu.keys() - self._journal.finished)
 
     def _halt(self, **_) -> None:
         for running in self._greenlets:
@@ -170,6 +185,8 @@ class Conductor:
             self._environment.process_exit_code = 1
             return
         course = self._journal.course
+        if self._distributed:
+            course.lost = sorted(course.cpu.keys() - self._journal.finished)
         if isinstance(self._shape, Staircase):
             course.steps = [msgspec.to_builtins(step) for step in self._shape.steps]
             course.objectives_met = self._shape.highest
@@ -187,18 +204,6 @@ class Course(LoadTestShape):
 
     def tick(self):
         return self.conductor.tick()
-
-
-def find_model(host: str, api_key: str | None) -> str:
-    """Return the first model that a target lists."""
-    request = urllib.request.Request(f"{host}/v1/models")
-    if api_key:
-        request.add_header("authorization", f"Bearer {api_key}")
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)["data"][0]["id"]
-    except (OSError, ValueError, LookupError) as error:
-        sys.exit(f"error: {host}/v1/models names no model ({error}); set request.model, or LOAD_REQUEST__MODEL")
 
 
 def _weigh(plan: Plan) -> list[type]:

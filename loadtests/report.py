@@ -156,6 +156,7 @@ def _list_facts(facts: Facts, results: Results) -> Iterator[Block]:
         ("when", facts.began),
         ("target", facts.target),
         ("inference server", facts.upstream),
+        ("model", plan.request.model),
         ("gateway", results.usage.build or _NOTHING),
         ("its settings", facts.settings),
         ("load", users),

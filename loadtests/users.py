@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import gevent
 import msgspec
-from http_caller import HttpCaller
+from http_caller import HttpCaller, authorize
 from locust import User, task
 from locust.user.task import LOCUST_STATE_STOPPING
 from measure import FAILED, Turn
@@ -35,7 +35,7 @@ class Caller(User):
         options = self.environment.parsed_options
         self.plan = decode_plan(options.load_plan_text)
         self.model = options.load_model
-        self.headers = {"authorization": f"Bearer {self.environment.api_key}"} if self.environment.api_key else {}
+        self.headers = authorize(self.environment.api_key)
 
     def wait_time(self) -> float:
         return self.plan.run.think_seconds

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from harness.engine import Answer, frame, message, says
 from harness.upstream import Reply, Request, Upstream
-from http_caller import HttpCaller
+from http_caller import HttpCaller, NoModel, find_model
 from measure import Turn
 from witness import Witness
 
@@ -160,6 +160,17 @@ def test_what_fails_and_that_the_next_turn_does_not(ask: Callable[..., Turn], sc
 
 def test_a_status_is_told_with_its_words(ask: Callable[..., Turn]) -> None:
     assert ask(refuse, stream=False).detail == '503: {"error": {"message": "busy"}}'
+
+
+def test_the_first_model_is_found(server: Upstream) -> None:
+    assert find_model(server.url, "sk-test") == "scripted"
+
+
+def test_a_target_without_models() -> None:
+    with Upstream() as server:
+        url = server.url
+    with pytest.raises(NoModel, match=rf"{url}/v1/models names no model .* name one by request\.model"):
+        find_model(url, None)
 
 
 def test_nobody_listens() -> None:

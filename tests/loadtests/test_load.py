@@ -109,8 +109,10 @@ def test_broken_streams_fail_the_run_and_no_key_is_shown(tmp_path: Path) -> None
 
 
 def test_capacity_ends_at_the_step_that_misses_the_objectives(tmp_path: Path, gateway: Gateway) -> None:
-    steps = {"first_users": 1, "factor": 2, "max_users": 2, "settle_seconds": 0.2, "hold_seconds": 1, "attempts": 1}
+    steps = {"first_users": 1, "factor": 2, "max_users": 2, "settle_seconds": 0.2, "hold_seconds": 2, "attempts": 1}
     chosen = [f"--set=steps.{key}={value}" for key, value in steps.items()]
+    # Far beyond what any machine needs, so that only what is below decides.
+    chosen += [f"--set=slo.{time}=30000" for time in ("ttft_ms", "itl_ms", "e2e_ms")]
     target = ["--target", gateway.url, "--model", "sim-slow-0.002", *chosen]
     done = load("capacity", tmp_path, *target)
     assert done.returncode == 0, done.stderr
@@ -129,6 +131,7 @@ def test_capacity_ends_at_the_step_that_misses_the_objectives(tmp_path: Path, ga
     [
         (["--set", "run.user=3"], "error: --set: unknown key run.user (did you mean users?)"),
         (["--target", "127.0.0.1:9000"], "expected http://HOST:PORT without a path"),
+        (["--target", "http://127.0.0.1:1"], "error: http://127.0.0.1:1/v1/models names no model"),
         (["--target", "http://me:secret@127.0.0.1:9000"], "credentials do not belong into it"),
     ],
 )
