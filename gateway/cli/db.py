@@ -11,15 +11,18 @@ import rich_click as click
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.cli.audit import note_action
 from gateway.cli.errors import print_error
-from gateway.cli.options import DURATION, database_options, load_or_exit
+from gateway.cli.options import DURATION, database_options, load_database_config
 from gateway.config.schema import StorageConfig
 from gateway.storage import migrations
 from gateway.storage.engine import create_file, open_engine
 from gateway.storage.faults import StorageNotReady, explain_fault
+from gateway.storage.owners import Owned, OwnerChange
 from gateway.storage.retention import Sweep
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.sweeper import find_cutoffs, sweep_gently
+from gateway.telemetry import names
 
 
 @click.group("db")
@@ -88,7 +91,7 @@ def purge(
 
     A running gateway does the same by itself, every [storage] retention_interval_seconds.
     """
-    storage = _load_storage(config, overrides, database)
+    storage = load_database_config(config, overrides, database).storage
     cutoffs = find_cutoffs(
         time.time(),
         retention_seconds=storage.retention_seconds if older_than is None else older_than,
@@ -101,15 +104,52 @@ def purge(
     click.echo(f"{'To be removed' if dry_run else 'Removed'}: responses {total.responses}, items {total.items}.")
 
 
-def _load_storage(config: Path | None, overrides: tuple[str, ...], database: str | None) -> StorageConfig:
-    named = () if database is None else (f"storage.url={database}",)
-    return load_or_exit(config, (*overrides, *named)).config.storage
+@command.command("assign-owner")
+@database_options
+@click.option("--from", "old", required=True, metavar="OWNER", help="Who owns it now; `local` without access control.")
+@click.option("--to", "new", required=True, metavar="OWNER", help="Who is to own it, as keys or tokens name him.")
+@click.option("--dry-run", is_flag=True, help="Only tell how much would move.")
+def assign_owner(
+    config: Path | None, overrides: tuple[str, ...], database: str | None, old: str, new: str, *, dry_run: bool
+) -> None:
+    """Give everything that one owner stored to another.
+
+    For the day on which callers begin to need keys: what was stored before belongs to `local`, whom nobody is any more.
+    There is no way back once both have something. Responses move in small transactions, so that a running gateway goes
+    on; interrupted, the command is run again.
+    """
+    if not new or not new.isprintable():
+        raise click.BadParameter("an owner is printable text", param_hint="--to")
+    loaded = load_database_config(config, overrides, database)
+    storage = loaded.storage
+    with _open(storage) as engine:
+        migrations.require_current(_read_revision(engine))
+        change = OwnerChange(engine, old=old, new=new, batch_rows=storage.retention_batch_responses)
+        total = change.count()
+        if not dry_run:
+            total = _move(change, total)
+            former = {names.FIELD_FORMER_PRINCIPAL: old}
+            note_action(loaded.telemetry, "owner assigned", new, str(storage.url), **former)
+    click.echo(
+        f"{'To be moved' if dry_run else 'Moved'}: responses {total.responses}, items {total.items}, "
+        f"conversations {total.conversations}."
+    )
+
+
+def _move(change: OwnerChange, expected: Owned) -> Owned:
+    """Move everything, with a bar on a terminal; returns what was moved."""
+    total = Owned()
+    with click.progressbar(length=expected.responses, label="responses", file=sys.stderr) as bar:
+        for moved in change.apply():
+            total += moved
+            bar.update(moved.responses)
+    return total
 
 
 def _open_database(
     config: Path | None, overrides: tuple[str, ...], database: str | None, *, create: bool = False
 ) -> AbstractContextManager[Engine]:
-    return _open(_load_storage(config, overrides, database), create=create)
+    return _open(load_database_config(config, overrides, database).storage, create=create)
 
 
 @contextmanager

@@ -1,12 +1,10 @@
 """`gateway keys`: who may call."""
 
-import getpass
-import logging
 import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,21 +12,20 @@ import msgspec
 import rich_click as click
 
 from gateway.app.access import build_key_book
+from gateway.cli.audit import note_action
 from gateway.cli.errors import print_error
-from gateway.cli.options import DURATION, database_options, load_or_exit
+from gateway.cli.options import DURATION, database_options, load_database_config
 from gateway.config.schema import GatewayConfig
 from gateway.ports import ApiKey, KeyBook, KeysUnreadable
 from gateway.protocol.credentials import check_principal, digest_key, read_key_id, write_key
 from gateway.storage.faults import StorageNotReady
 from gateway.telemetry import names
-from gateway.telemetry.logs import configure_logging
 
 _ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 12
 _SECRET_BYTES = 32
 _NAME_LENGTH = 100
 _PIPE_WIDTH = 1000
-_audit = logging.getLogger(names.LOGGER_AUDIT)
 
 
 @click.group("keys")
@@ -55,26 +52,17 @@ def create(
     expires: float | None,
 ) -> None:
     """Make a key and print it, alone, on stdout. It is not shown again."""
-    now = int(time.time())
     try:
         check_principal(principal)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--principal") from None
     if len(name) > _NAME_LENGTH or not name.isprintable():
         raise click.BadParameter(f"a name is at most {_NAME_LENGTH} printable characters", param_hint="--name")
-    key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
-    text = write_key(key_id, secrets.token_bytes(_SECRET_BYTES))
-    key = ApiKey(
-        id=key_id,
-        principal=principal,
-        digest=digest_key(text),
-        created_at=now,
-        name=name,
-        expires_at=None if expires is None else now + max(1, int(expires)),
-    )
-    with _open_book(config, overrides, database) as (book, place):
+    loaded = load_database_config(config, overrides, database)
+    text, key = _mint(principal, name, expires)
+    with _open_book(loaded) as book:
         book.add(key)
-        _note("created", key, place)
+    _note("key created", key, loaded)
     click.echo(text)
 
 
@@ -83,7 +71,7 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="Print for machines.")
 def list_keys(config: Path | None, overrides: tuple[str, ...], database: str | None, *, as_json: bool) -> None:
     """Print what is known of every key: its id, but never the key itself."""
-    with _open_book(config, overrides, database) as (book, _):
+    with _open_book(load_database_config(config, overrides, database)) as book:
         keys = book.list_all()
     if as_json:
         shown = [
@@ -100,32 +88,40 @@ def list_keys(config: Path | None, overrides: tuple[str, ...], database: str | N
 @click.argument("key_id", metavar="ID")
 def revoke(config: Path | None, overrides: tuple[str, ...], database: str | None, key_id: str) -> None:
     """Let the key with this ID count no more; a whole key does in the place of its id. What runs goes on."""
+    loaded, key_id = load_database_config(config, overrides, database), read_key_id(key_id)
+    with _open_book(loaded) as book:
+        key = book.revoke(key_id, int(time.time()))
+    if key is None:
+        print_error(f"there is no key {key_id[:64]!r}; `gateway keys list` shows those there are")
+        sys.exit(1)
+    _note("key revoked", key, loaded)
+
+
+def _mint(principal: str, name: str, expires: float | None) -> tuple[str, ApiKey]:
+    """Return the text of a new key, and what is kept of it."""
     now = int(time.time())
-    key_id = read_key_id(key_id)
-    with _open_book(config, overrides, database) as (book, place):
-        key = book.revoke(key_id, now)
-        if key is None:
-            print_error(f"there is no key {key_id[:64]!r}; `gateway keys list` shows those there are")
-            sys.exit(1)
-        _note("revoked", key, place)
+    key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
+    text = write_key(key_id, secrets.token_bytes(_SECRET_BYTES))
+    key = ApiKey(
+        id=key_id,
+        principal=principal,
+        digest=digest_key(text),
+        created_at=now,
+        name=name,
+        expires_at=None if expires is None else now + max(1, int(expires)),
+    )
+    return text, key
 
 
 @contextmanager
-def _open_book(config: Path | None, overrides: tuple[str, ...], database: str | None) -> Iterator[tuple[KeyBook, str]]:
+def _open_book(config: GatewayConfig) -> Iterator[KeyBook]:
     """Open the configured keys, and tell where they are; a fault inside ends the process with one line and status 1."""
-    named = () if database is None else (f"storage.url={database}",)
-    loaded = load_or_exit(config, (*overrides, *named)).config
-    place = _describe_place(loaded)
-    click.secho(f"keys: {place}", dim=True, err=True)
-    if loaded.auth.mode != "api_keys":
-        click.secho(f"note: [auth] mode is {loaded.auth.mode!r}, which asks nobody for such a key", dim=True, err=True)
-    configure_logging(loaded.telemetry.log_level, loaded.telemetry.log_format, sys.stderr)
+    click.secho(f"keys: {_describe_place(config)}", dim=True, err=True)
+    if config.auth.mode != "api_keys":
+        click.secho(f"note: [auth] mode is {config.auth.mode!r}, which asks nobody for such a key", dim=True, err=True)
     try:
-        book = build_key_book(loaded)
-        try:
-            yield book, place
-        finally:
-            book.close()
+        with closing(build_key_book(config)) as book:
+            yield book
     except (KeysUnreadable, StorageNotReady) as error:
         print_error(str(error))
         sys.exit(1)
@@ -135,29 +131,9 @@ def _describe_place(config: GatewayConfig) -> str:
     return config.auth.keys_file if config.auth.keys_in == "file" else str(config.storage.url)
 
 
-def _note(action: str, key: ApiKey, place: str) -> None:
-    """Leave the record of the audit log."""
-    _audit.info(
-        "key %s",
-        action,
-        extra={
-            names.FIELD_ACTION: action,
-            names.FIELD_KEY_ID: key.id,
-            names.FIELD_PRINCIPAL: key.principal,
-            names.FIELD_ACTOR: _find_actor(),
-            names.FIELD_KEPT_IN: place,
-        },
-    )
-
-
-def _find_actor() -> str:
-    """Return the name of the system's user, or its number where it has no name, as in a container."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        import os
-
-        return f"uid {os.getuid()}"
+def _note(action: str, key: ApiKey, config: GatewayConfig) -> None:
+    place = _describe_place(config)
+    note_action(config.telemetry, action, key.principal, place, **{names.FIELD_KEY_ID: key.id})
 
 
 def _print_table(keys: Sequence[ApiKey]) -> None:

@@ -11,6 +11,7 @@ import rich_click as click
 from gateway.cli.errors import print_error
 from gateway.config import ConfigError, Finding, LoadedConfig, load_config
 from gateway.config.addresses import parse_http_url
+from gateway.config.schema import GatewayConfig
 from gateway.config.units import parse_duration
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -80,6 +81,12 @@ def load_or_exit(config: Path | None, overrides: Sequence[str]) -> LoadedConfig:
         sys.exit(EXIT_UNUSABLE)
     print_findings(loaded.warnings)
     return loaded
+
+
+def load_database_config(config: Path | None, overrides: Sequence[str], database: str | None) -> GatewayConfig:
+    """Load the configuration with the database that `--database` names, if it does; ends as `load_or_exit`."""
+    named = () if database is None else (f"storage.url={database}",)
+    return load_or_exit(config, (*overrides, *named)).config
 
 
 def print_findings(warnings: Sequence[Finding], problems: Sequence[Finding] = ()) -> None:

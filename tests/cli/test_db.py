@@ -1,3 +1,4 @@
+import json
 import sqlite3
 import time
 
@@ -186,3 +187,22 @@ def test_purging_needs_the_newest_tables(url):
     run("upgrade", "0001", "--database", url)
     code, text = outcome("purge", "--database", url)
     assert (code, text.endswith("run `gateway db upgrade`.")) == (1, True)
+
+
+def test_an_owner_gives_everything_to_another(filled):
+    moving = ("assign-owner", "--from", "local", "--to", "team-a", "--database", filled)
+    code, told = outcome(*moving, "--dry-run")
+    assert code == 0
+    assert told.startswith("To be moved: responses ")
+    result = run(*moving, "--set", "telemetry.log_format=json", "--set", "telemetry.log_level=error")
+    assert (result.exit_code, result.stdout.strip()) == (0, told.replace("To be moved", "Moved"))
+    (line,) = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    assert (line["logger"], line["action"]) == ("gateway.audit", "owner assigned")
+    assert (line["principal"], line["former_principal"]) == ("team-a", "local")
+    assert "responses 0, items 0" in run(*moving).stdout
+
+
+@pytest.mark.parametrize("owner", ["", "a\nb"])
+def test_no_owner_to_give_anything_to(url, owner):
+    result = run("assign-owner", "--from", "local", "--to", owner, "--database", url)
+    assert (result.exit_code, result.stdout) == (2, "")

@@ -76,9 +76,14 @@ def test_what_was_done_is_logged_at_any_level(place):
     result = run("create", *quiet, "--principal", "team-a")
     key_id = KEY.fullmatch(result.stdout)[1]
     made = audit(result.stderr)
-    assert (made["action"], made["key_id"], made["principal"], made["actor"]) == ("created", key_id, "team-a", "ada")
+    assert (made["action"], made["key_id"], made["principal"], made["actor"]) == (
+        "key created",
+        key_id,
+        "team-a",
+        "ada",
+    )
     gone = audit(run("revoke", *quiet, key_id).stderr)
-    assert (gone["action"], gone["key_id"], gone["principal"]) == ("revoked", key_id, "team-a")
+    assert (gone["action"], gone["key_id"], gone["principal"]) == ("key revoked", key_id, "team-a")
 
 
 def test_a_key_is_revoked_by_its_id_or_as_it_is(place):
