@@ -55,21 +55,22 @@ class Child:
             listener: the bound public socket.
 
         Raises:
-            OSError: there is no process or no memory to be had.
+            OSError: there is no process or no memory to be had, or the socket was closed.
         """
+        inherited = listener.dup()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MESSAGE_LIMIT)
         try:
-            with theirs:
+            with theirs, inherited:
                 process = await asyncio.create_subprocess_exec(
                     *_COMMAND,
                     stdin=asyncio.subprocess.PIPE,
-                    pass_fds=(theirs.fileno(), listener.fileno()),
+                    pass_fds=(theirs.fileno(), inherited.fileno()),
                     # Ctrl-C is for the parent alone.
                     start_new_session=True,
                 )
-                given = msgspec.structs.replace(task, control=theirs.fileno(), listener=listener.fileno())
+                given = msgspec.structs.replace(task, control=theirs.fileno(), listener=inherited.fileno())
         except BaseException:
             writer.close()
             raise

@@ -84,16 +84,14 @@ class Supervisor:
         Raises:
             WorkerFailed: the first worker cannot start.
         """
-        workers = self._settings().workers
         try:
             first = await self._start(1, wait_upstream)
         except OSError as error:
             raise WorkerFailed(f"no process can be started ({error.strerror}).", EXIT_FAILED) from error
         if not await self._has_started(first, wait_upstream) and not self.stopping:
             raise WorkerFailed(_explain(first), max(first.code or 0, EXIT_FAILED))
-        if not self.stopping:
-            others = [await self._start(number) for number in range(2, workers + 1)]
-            await asyncio.gather(*map(self._has_started, others))
+        others = [await self._start_after(0, number) for number in range(2, self._settings().workers + 1)]
+        await asyncio.gather(*(self._has_started(other) for other in others if other))
 
     async def run(self) -> int:
         """Keep the workers running until they were told to stop and have ended.

@@ -30,12 +30,12 @@ class Failover:
 
     Attributes:
         report: what callers saw.
-        parents: the id of each response that continued another, with the other's.
+        crossings: responses that continued what another port had made.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
         self.report = Report()
-        self.parents: dict[str, str] = {}
+        self.crossings: list[str] = []
         self._ports = ports
         self._over = threading.Event()
         self._progress = threading.Condition()
@@ -61,17 +61,20 @@ class Failover:
             told = self.report.told.items()
             self.report.lost = [id_ for id_, model in told if not is_whole(reader, id_, model)]
 
+    def _port(self, at: int) -> int:
+        return self._ports[at % len(self._ports)]
+
     def _await_turns(self, count: int) -> None:
         with self._progress:
             assert self._progress.wait_for(lambda: len(self.report.told) >= count, SECONDS), self.report
 
     def _call(self, caller: int) -> None:
-        at, parent, turn = caller, None, 0
+        at, made_at, parent, turn = caller, caller, None, 0
         while not self._over.is_set():
             body: dict[str, Any] = {"model": f"{caller}-{turn}", "input": "hi", "stream": turn % 2 == 0}
             if parent is not None:
                 body["previous_response_id"] = parent
-            raw = exchange(self._ports[at % len(self._ports)], body)
+            raw = exchange(self._port(at), body)
             turn += 1
             if raw and not raw.startswith(b"HTTP/1.1 200 "):
                 self.report.refused.append(f"{json.dumps(body)}: {raw!r}")
@@ -82,10 +85,10 @@ class Failover:
                 continue
             with self._progress:
                 self.report.told[response_id] = body["model"]
-                if parent is not None:
-                    self.parents[response_id] = parent
+                if parent is not None and self._port(at) != self._port(made_at):
+                    self.crossings.append(response_id)
                 self._progress.notify()
-            parent = response_id
+            parent, made_at = response_id, at
 
 
 def exchange(port: int, body: dict[str, Any]) -> bytes:

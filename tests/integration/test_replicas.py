@@ -44,7 +44,7 @@ def test_a_killed_replica_takes_nothing_with_it_that_a_caller_saw(replicas: list
     assert report.broken == []
     # The kill came while there was something to lose, and chains went on across it.
     assert report.in_flight
-    assert len(failover.parents) > len(report.told) - 2 * report.in_flight - 10
+    assert failover.crossings
 
     # A newer version has migrated meanwhile: what runs goes on, and is not started anew.
     other.change("UPDATE alembic_version SET version_num = '9999'")

@@ -25,6 +25,20 @@ SERVING = 'say("Serving")\n'
 UNTIL_TOLD = 'sys.exit(0 if json.loads(lines.readline())["type"] == "Stop" else 9)\n'
 
 
+def make_task():
+    return Task(
+        version="1",
+        number=3,
+        control=-1,
+        listener=-1,
+        folder="/f",
+        config=msgspec.Raw(b"{}"),
+        file=None,
+        overrides=("a.b=c",),
+        wait_upstream=None,
+    )
+
+
 @pytest.fixture
 async def start(monkeypatch):
     """Starts a worker that does what the script says."""
@@ -32,20 +46,9 @@ async def start(monkeypatch):
 
     async def start(script):
         monkeypatch.setattr(module, "_COMMAND", (sys.executable, "-c", HEAD + script))
-        task = Task(
-            version="1",
-            config=msgspec.Raw(b"{}"),
-            number=3,
-            control=-1,
-            listener=-1,
-            folder="/f",
-            file=None,
-            overrides=("a.b=c",),
-            wait_upstream=None,
-        )
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
-            children.append(await Child.start(task, listener))
+            children.append(await Child.start(make_task(), listener))
         return children[-1]
 
     yield start
@@ -125,3 +128,10 @@ async def test_a_question_in_flight_ends_with_the_worker(start):
     assert await child.started(10)
     assert await child.ask("metrics", 10) is None
     assert await child.ended() == 4
+
+
+async def test_after_the_socket_was_closed_none_is_started():
+    with socket.socket() as listener:
+        pass
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        await Child.start(make_task(), listener)

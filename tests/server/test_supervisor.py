@@ -124,8 +124,8 @@ async def test_pauses_double_up_to_their_bound_and_start_anew_after_a_time_of_se
         rests.append(seconds)
         return False
 
-    monkeypatch.setattr(crew.supervisor, "_rest", rest)
     await crew.supervisor.open(None)
+    monkeypatch.setattr(crew.supervisor, "_rest", rest)
     running = asyncio.create_task(crew.supervisor.run())
     crew.hired[1].end(-signal.SIGSEGV)
     await crew.until_hired(11)
@@ -211,6 +211,21 @@ async def test_a_worker_that_is_hired_during_a_stop_is_told_so():
     go_on.set()
     assert await asyncio.wait_for(running, 5) == 0
     assert crew.hired[2].told == [Stop(1, "SIGTERM")]
+
+
+async def test_a_stop_while_the_others_are_started_starts_no_more():
+    crew = Crew(workers=4)
+
+    async def hire(number, wait_upstream):
+        if number == 3:
+            crew.supervisor.stop("SIGTERM")
+            raise OSError(9, "Bad file descriptor")
+        return await crew.hire(number, wait_upstream)
+
+    crew.supervisor._hire = hire
+    await crew.supervisor.open(None)
+    assert [child.number for child in crew.hired] == [1, 2]
+    assert await asyncio.wait_for(crew.supervisor.run(), 5) == 0
 
 
 async def test_where_there_is_no_room_for_a_process_it_tries_again(caplog):
