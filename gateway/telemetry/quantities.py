@@ -54,7 +54,7 @@ def show_share(part: float, whole: float) -> str:
         return NOTHING
     percent = 100 * part / whole
     if 0 < percent < 0.1:
-        return "under 0.1 %"
+        return "<0.1 %"
     return f"{percent:.0f} %" if percent >= 9.95 or not percent else f"{percent:.1f} %"
 
 

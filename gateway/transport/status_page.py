@@ -55,7 +55,7 @@ svg { display: block; width: 100%; }
 .track { fill: var(--line); } .fill { fill: var(--fill); } .over { fill: var(--bad); } .mark { fill: var(--mark); }
 dl { display: grid; grid-template-columns: auto 1fr; gap: .1rem .8rem; margin: 0; } dd { margin: 0; }
 code { font: .92em ui-monospace, monospace; }
-.texts code { font-size: .85em; }
+.texts code { font-size: .8em; } .numbers th:last-child { text-align: left; }
 @media (min-width: 60rem) { .texts td:first-child, .texts td:nth-child(2) { white-space: nowrap; } }
 @media (max-width: 50rem) {
   .numbers thead, .texts thead { display: none; }
@@ -184,7 +184,7 @@ def _limits(limits: Iterable[LimitUse]) -> str:
             f"<code>{escape(one.key)}</code>",
             *show_distribution(one.seen, show_bytes),
             show_bytes(one.limit),
-            NOTHING if one.seen.max is None else show_share(one.seen.max, one.limit),
+            NOTHING if one.seen.max is None else escape(show_share(one.seen.max, one.limit)),
             _colour(show_count(one.breaches), good=not one.breaches),
             _chart(one.seen, one.limit, show_bytes),
         )

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import Struct, structs
 
 from gateway.telemetry.distribution import Distribution, distribute
 from gateway.telemetry.metrics import Metrics
@@ -28,6 +28,7 @@ BYTES = Metrics().retained_bytes.read().bounds
 WORDS = st.sampled_from(["a", "b", "c"])
 TIMES = st.integers(0, 20).map(float)
 COUNTS = st.integers(0, 5)
+HOSTILE = """</style><script>document.title = "taken"</script>"'><img src=x onerror=alert(2)>""" + "W" * 200
 
 
 def _distribute(values, bounds=BOUNDS):
@@ -162,3 +163,14 @@ def make_status(**fields):
         ),
     )
     return structs.replace(status, **fields)
+
+
+def spoil(value):
+    """Return the same value with every text in it replaced by something hostile."""
+    if isinstance(value, str):
+        return value if value in BREAKERS else HOSTILE
+    if isinstance(value, tuple):
+        return tuple(map(spoil, value))
+    if isinstance(value, Struct):
+        return structs.replace(value, **{name: spoil(getattr(value, name)) for name in value.__struct_fields__})
+    return value

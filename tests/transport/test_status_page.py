@@ -7,12 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 from msgspec import structs
-from telemetry.status_samples import make_status
+from telemetry.status_samples import HOSTILE, make_status, spoil
 
 from gateway.telemetry.status import Process
 from gateway.transport.status_page import POLICY, render_status
-
-HOSTILE = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>"""
 
 
 class Page(HTMLParser):
@@ -50,17 +48,6 @@ class Page(HTMLParser):
 
 def read(status=None, refresh=0):
     return Page(render_status(status or make_status(), refresh=refresh))
-
-
-def spoil(value):
-    """The same value with every text in it replaced by something hostile."""
-    if isinstance(value, str):
-        return HOSTILE
-    if isinstance(value, tuple):
-        return tuple(map(spoil, value))
-    if isinstance(value, structs.Struct):
-        return structs.replace(value, **{name: spoil(getattr(value, name)) for name in value.__struct_fields__})
-    return value
 
 
 def test_what_a_person_looks_for_is_there():
