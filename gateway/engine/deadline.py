@@ -12,18 +12,21 @@ class Deadline:
 
     Args:
         seconds: longest time inside.
+
+    Attributes:
+        cut: what the block was ended with, if it was.
     """
 
-    __slots__ = ("_cut", "_seconds", "_timeout")
+    __slots__ = ("_seconds", "_timeout", "cut")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._timeout: asyncio.Timeout | None = None
-        self._cut: GatewayError | None = None
+        self.cut: GatewayError | None = None
 
     def cut_off(self, error: GatewayError) -> None:
         """End the block with this error, at once or as soon as it begins; after its end nothing happens."""
-        self._cut = error
+        self.cut = error
         if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
@@ -33,8 +36,8 @@ class Deadline:
         Raises:
             GatewayError: the run was cut off.
         """
-        if self._cut is not None:
-            raise self._cut
+        if self.cut is not None:
+            raise self.cut
         self._timeout = asyncio.timeout(self._seconds)
         await self._timeout.__aenter__()
 
@@ -51,4 +54,4 @@ class Deadline:
         try:
             await timeout.__aexit__(kind, error, traceback)
         except TimeoutError:
-            raise self._cut or deadline_passed(self._seconds) from None
+            raise self.cut or deadline_passed(self._seconds) from None

@@ -33,7 +33,7 @@ from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
 from gateway.protocol.turn import minimal_error
 from gateway.protocol.upstream_events import Unknown, parse
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.names import ATTR_CANCELLED_BY, CANCELLED_BY_GATEWAY, EVENT_CANCELLED, LOGGER_ENGINE
+from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import Span, Tracing, current_span
 
 _logger = logging.getLogger(LOGGER_ENGINE)
@@ -114,7 +114,6 @@ class Run:
 
     def cut_off(self, error: GatewayError) -> None:
         """End the run with this error and abort its upstream call, unless its commit has begun: then it ends itself."""
-        self._span.note(EVENT_CANCELLED, {ATTR_CANCELLED_BY: CANCELLED_BY_GATEWAY})
         self._deadline.cut_off(error)
 
     def _start_agent(self) -> Span:
@@ -373,7 +372,7 @@ class Run:
         if isinstance(error, GatewayError):
             log_failure(error)
         if self._span.recording:
-            conclude_agent(self._span, self._turn, error)
+            conclude_agent(self._span, self._turn, error, cut_off=error is not None and error is self._deadline.cut)
 
     def _expect_channel(self) -> Channel:
         assert self._channel is not None

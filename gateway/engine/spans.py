@@ -30,12 +30,14 @@ def describe_agent(span: Span, plan: Plan) -> None:
     )
 
 
-def conclude_agent(span: Span, turn: Turn, error: Exception | None) -> None:
-    """Say what an agent used, and why it failed if it did."""
+def conclude_agent(span: Span, turn: Turn, error: Exception | None, *, cut_off: bool) -> None:
+    """Say what an agent used, and why it failed if it did; `cut_off` if the gateway ended it."""
     span.annotate(_describe_usage(turn.usage))
     if isinstance(error, ResourceLimitExceeded):
         limit: Mapping[str, Attribute] = {names.ATTR_LIMIT_KEY: error.resource, names.ATTR_LIMIT_BYTES: error.limit}
         span.note(names.EVENT_LIMIT_BREACH, limit)
+    if cut_off:
+        span.note(names.EVENT_CANCELLED, {names.ATTR_CANCELLED_BY: names.CANCELLED_BY_GATEWAY})
     if error is not None:
         span.fail(error.code if isinstance(error, GatewayError) else type(error).__name__)
 

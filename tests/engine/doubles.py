@@ -144,7 +144,7 @@ class ScriptedUpstream:
         return [json.loads(call.body) for call in self.calls]
 
     def serves(self, model):
-        return True
+        return model == "m"
 
     def redact(self, text):
         return text.replace("s3cret", "[redacted]")

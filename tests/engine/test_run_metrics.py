@@ -5,7 +5,9 @@ import json
 
 import pytest
 from engine.doubles import Bench, Reply, streamed, types, whole
-from harness.engine import frame, says
+from harness.engine import Answer, frame, says
+
+from gateway.protocol.errors import Unavailable
 
 SPOKEN = says("Hello there", chunk=5)
 
@@ -64,3 +66,53 @@ async def test_the_first_delta_of_any_kind_is_the_first_token(item, channel):
     assert bench.sample("time_to_first_token_seconds_count") == 1
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_tokens_are_counted_by_kind_under_names_that_are_known():
+    bench = Bench()
+    usage = {
+        "input_tokens": 50,
+        "input_tokens_details": {"cached_tokens": 32},
+        "output_tokens": 7,
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
+    await bench.stream(streamed(Answer(SPOKEN.items, usage=usage)))
+    await bench.answer(whole(Answer(SPOKEN.items, usage=usage)), model="made up")
+    await bench.answer(whole(Answer(SPOKEN.items, usage=None)))
+    for model in ("m", "other"):
+        counted = [bench.sample("tokens_total", model=model, kind=kind) for kind in ("input", "cached", "output")]
+        assert counted == [50, 32, 7]
+    assert bench.sample("tokens_total", model="m", kind="reasoning") is None
+    assert bench.sample("tokens_total", model="made up", kind="input") is None
+
+
+async def test_the_duration_of_a_response_goes_by_transport_and_outcome():
+    bench = Bench()
+    await bench.stream(streamed(SPOKEN))
+    assert bench.sample("response_seconds_count", transport="sse", status="completed") == 1
+
+
+async def test_time_between_tokens_is_shared_by_what_arrived_together():
+    bench = Bench()
+    frames = SPOKEN.frames()
+    first = next(place for place, data in enumerate(frames) if b"output_text.delta" in data)
+    paced = [b"".join(frames[: first + 1]), b"".join(frames[first + 1 : first + 3]), b"".join(frames[first + 3 :])]
+    await bench.stream(Reply(paced))
+    # The first delta has nothing before it, and the last read ends with the commit.
+    assert bench.sample("inter_token_seconds_count") == 2
+    assert (
+        0
+        < bench.sample("inter_token_seconds_sum")
+        < bench.sample("response_seconds_sum", transport="sse", status="completed")
+    )
+
+
+async def test_a_refusal_at_a_bound_is_counted_under_its_key_once():
+    bench = Bench(upstream={"max_concurrent": 1, "max_concurrent_wait_seconds": 0.01})
+    running = asyncio.create_task(bench.answer(Reply(accept=asyncio.Event())))
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable) as refused:
+        await bench.answer()
+    assert refused.value.bound == "upstream.max_concurrent"
+    running.cancel()
+    await asyncio.wait([running])

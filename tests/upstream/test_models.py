@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -97,3 +98,25 @@ async def test_closing_ends_the_question(models_server, connect, answer):
     await upstream.close()
     with pytest.raises(UpstreamUnavailable, match="closed"):
         await caller
+
+
+async def test_a_model_is_known_once_the_list_has_been_read_behind_the_question(models_server, connect, answer):
+    server = await models_server(answer("200 OK", LIST))
+    upstream = await connect(server.url)
+    assert not upstream.serves("m")
+    await upstream.models()
+    assert (upstream.serves("m"), upstream.serves("made up"), len(server.requests)) == (True, False, 1)
+
+
+async def test_a_list_that_cannot_be_read_is_not_asked_for_all_the_time(models_server, connect, answer):
+    server = await models_server(answer("404 Not Found", b"{}"))
+    upstream = await connect(server.url)
+    for _ in range(3):
+        assert not upstream.serves("m")
+        with suppress(UpstreamError):
+            await upstream.models()
+    asked = len(server.requests)
+    for _ in range(3):
+        assert not upstream.serves("m")
+        await asyncio.sleep(0)
+    assert len(server.requests) == asked
