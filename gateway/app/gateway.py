@@ -138,7 +138,7 @@ class Gateway:
 
     def cut_off(self) -> int:
         """End every running response as failed, which its caller is told; returns how many there were."""
-        return self.parts.engine.cut_off()
+        return self.parts.engine.cut_off() + self.parts.relay.cut_off()
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == ScopeType.WEBSOCKET:

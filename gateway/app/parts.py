@@ -13,6 +13,7 @@ from gateway.app.limits import show_limits
 from gateway.app.storage import build_store
 from gateway.app.upstreams import build_upstreams, reconfigure_upstreams
 from gateway.config.schema import GatewayConfig
+from gateway.engine.relay import Relay
 from gateway.engine.service import Engine
 from gateway.ports import Authenticator, Clock, Ids, Store, Upstream
 from gateway.protocol.ids import UuidIds
@@ -22,6 +23,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
+from gateway.transport.relay import RelayEndpoint
 from gateway.transport.websocket import WebSocketEndpoint
 
 
@@ -43,6 +45,8 @@ class Parts(Struct, frozen=True, kw_only=True):
         engine: makes responses.
         endpoint: serves `POST /v1/responses`.
         sockets: serves WebSockets at the same path.
+        relay: passes calls of other paths on.
+        passthrough: serves those paths.
         readiness: knows whether new requests can be served.
         metrics: what is counted.
         tracing: starts spans.
@@ -58,6 +62,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     engine: Engine
     endpoint: ASGIApp
     sockets: WebSocketEndpoint
+    relay: Relay
+    passthrough: RelayEndpoint
     readiness: Readiness
     metrics: Metrics
     tracing: Tracing
@@ -108,7 +114,9 @@ def build_parts(
         reconfigure.append(served.reconfigure)
     authenticator = build_authenticator(config, clock, metrics)
     sockets = WebSocketEndpoint(engine, config, metrics, tracing, authenticator)
-    reconfigure.append(sockets.reconfigure)
+    relay = Relay(engine, config, metrics, tracing)
+    passthrough = RelayEndpoint(relay, engine, config, metrics)
+    reconfigure += [sockets.reconfigure, relay.reconfigure, passthrough.reconfigure]
     return Parts(
         config=config,
         authenticator=authenticator,
@@ -117,6 +125,8 @@ def build_parts(
         engine=engine,
         endpoint=endpoint,
         sockets=sockets,
+        relay=relay,
+        passthrough=passthrough,
         readiness=Readiness(store, upstreams),
         metrics=metrics,
         tracing=tracing,

@@ -17,6 +17,7 @@ from gateway.config.addresses import (
     parse_networks,
     parse_origins,
 )
+from gateway.config.paths import parse_paths
 from gateway.config.secret import Secret, SecretUrl
 from gateway.config.units import (
     DURATION_PATTERN,
@@ -99,6 +100,7 @@ HeaderNames = Annotated[tuple[str, ...], kind("array of header names", parse_hea
 HeaderName = Annotated[str, kind("header name", parse_header)]
 Networks = Annotated[tuple[str, ...], kind("array of networks", parse_networks)]
 Names = tuple[Annotated[str, Meta(min_length=1)], ...]
+Paths = Annotated[tuple[str, ...], kind("array of paths", parse_paths)]
 Bind = Annotated[str, kind("address", parse_bind)]
 HttpUrl = Annotated[str, kind("http(s) URL", parse_http_url, schema={"format": "uri"})]
 IssuerUrl = Annotated[str, kind("http(s) URL", parse_issuer, schema={"format": "uri"})]

@@ -16,6 +16,11 @@ def deadline_passed(seconds: float) -> GatewayError:
     )
 
 
+def shutting_down() -> Unavailable:
+    """Return the error of what the gateway ends, or does not begin, because it stops."""
+    return Unavailable("The gateway is shutting down; send the request again.")
+
+
 def name_outcome(error: GatewayError) -> str:
     """Return how `gateway_upstream_requests_total` calls the outcome of a call that was not accepted."""
     match error:
@@ -29,8 +34,8 @@ def name_outcome(error: GatewayError) -> str:
             return "unavailable"
 
 
-def log_failure(error: GatewayError) -> None:
-    """Say why a response failed, under the ids of the request at hand.
+def log_failure(error: GatewayError, what: str = "response") -> None:
+    """Say why a response, or whatever else was made, failed, under the ids of the request at hand.
 
     What the caller can mend, and what the gateway puts off on purpose, is no warning.
     """
@@ -42,4 +47,4 @@ def log_failure(error: GatewayError) -> None:
     # A refusal may quote the caller's words; the other messages are ours, or the engine's about itself.
     reason = "refused by the inference server" if isinstance(error, UpstreamRefused) else error.message
     expected = error.status < 500 or isinstance(error, Unavailable)
-    _logger.log(logging.INFO if expected else logging.WARNING, "response failed: %s", reason, extra=fields)
+    _logger.log(logging.INFO if expected else logging.WARNING, "%s failed: %s", what, reason, extra=fields)

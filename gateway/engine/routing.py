@@ -9,6 +9,8 @@ from gateway.ports import Upstream
 from gateway.protocol.errors import GatewayError, NotFound
 from gateway.protocol.requests import RequestPolicy
 
+_MODEL_NOT_FOUND = "model_not_found"
+
 
 class Route(NamedTuple):
     """Where one model goes.
@@ -20,6 +22,7 @@ class Route(NamedTuple):
         salted: every caller gets a prefix cache of its own there.
         headers: names of the caller's headers that are passed on to it, in lower case.
         model: the model's name there.
+        passthrough: further paths of it that callers may use.
         configured: whether the model is named in the configuration, rather than by a caller alone.
     """
 
@@ -29,6 +32,7 @@ class Route(NamedTuple):
     salted: bool
     headers: frozenset[bytes]
     model: str
+    passthrough: frozenset[str] = frozenset()
     configured: bool = False
 
     @property
@@ -63,6 +67,7 @@ class Routing:
         self._named: dict[str, Route] = {}
         self._open: Route | None = None
         self._all = [upstreams[name] for name in configs]
+        self._first_for: dict[str, Route] = {}
         for name, config in configs.items():
             route = Route(
                 upstream=upstreams[name],
@@ -71,7 +76,10 @@ class Routing:
                 salted=config.cache_salt_per_principal,
                 headers=frozenset(header.lower().encode() for header in config.forward_headers),
                 model="",
+                passthrough=frozenset(config.passthrough),
             )
+            for path in config.passthrough:
+                self._first_for.setdefault(path, route)
             for model in config.models:
                 self._named.setdefault(model, route._replace(model=model, configured=True))
             for alias, model in config.aliases.items():
@@ -83,6 +91,28 @@ class Routing:
     def default(self) -> Route:
         """Where a request without a model would go."""
         return self._open or next(iter(self._named.values()))
+
+    @property
+    def by_model(self) -> bool:
+        """Whether it depends on the model where a request goes, or what the model is called there."""
+        return bool(self._named)
+
+    def choose_for(self, path: str, model: str | None) -> Route:
+        """Return where a request to a further path goes, with an empty model if it has none.
+
+        Args:
+            path: listed by at least one upstream.
+            model: the model asked for, or None where nobody has looked or there is none.
+
+        Raises:
+            NotFound: no upstream takes the model, or not at this path.
+        """
+        if model is None:
+            return self._first_for[path]
+        route = self.choose(model)
+        if path not in route.passthrough:
+            raise NotFound(f"The model '{model[:128]}' is not served at {path}.", code=_MODEL_NOT_FOUND, param="model")
+        return route
 
     def choose(self, model: str) -> Route:
         """Return where a model goes.
@@ -134,7 +164,7 @@ class Routing:
 
 def model_not_found(model: str) -> NotFound:
     """Return the error for a model nobody serves."""
-    return NotFound(f"The model '{model[:128]}' does not exist.", code="model_not_found", param="model")
+    return NotFound(f"The model '{model[:128]}' does not exist.", code=_MODEL_NOT_FOUND, param="model")
 
 
 def _policy(upstream: UpstreamConfig, responses: ResponsesConfig) -> RequestPolicy:

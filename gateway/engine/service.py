@@ -10,6 +10,7 @@ from gateway.engine.admission import Admission, Seats
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer, Lineage
 from gateway.engine.delivery import Channel
+from gateway.engine.failures import shutting_down
 from gateway.engine.input_items import Page, list_input_items
 from gateway.engine.plan import Caller, Plan, RunSettings
 from gateway.engine.routing import Route, Routing, model_not_found
@@ -23,7 +24,6 @@ from gateway.protocol.errors import (
     InvalidRequest,
     PreviousResponseNotFound,
     ResponseNotFound,
-    Unavailable,
 )
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.ids import prefix_of
@@ -51,6 +51,9 @@ class Engine:
         tracing: spans of inference calls.
         clock: time of creation and completion.
         ids: mints every id.
+
+    Attributes:
+        routing: where models go, by the configuration in effect.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class Engine:
             self._seats[name].resize(upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
 
     def _adopt(self, config: GatewayConfig) -> None:
-        self._routing = Routing(self._upstreams, self._seats, config.upstream_map(), config.responses)
+        self.routing = Routing(self._upstreams, self._seats, config.upstream_map(), config.responses)
         self._responses = config.responses
         self._server = config.server
         self._settings = _run_settings(config)
@@ -140,7 +143,7 @@ class Engine:
         """
         model = raw.get("model")
         # A missing or malformed model is told by the check of the whole request, under any upstream's policy.
-        route = self._routing.choose(model) if isinstance(model, str) and model else self._routing.default
+        route = self.routing.choose(model) if isinstance(model, str) and model else self.routing.default
         request = check_request(raw, route.policy, on_websocket=on_websocket)
         self._note_extras(request)
         return request, route
@@ -263,7 +266,7 @@ class Engine:
         Raises:
             UpstreamError: no upstream could be asked.
         """
-        return codec.encode(ModelList(data=await self._routing.models()))
+        return codec.encode(ModelList(data=await self.routing.models()))
 
     async def model(self, model_id: str) -> bytes:
         """Return one model as JSON.
@@ -272,7 +275,7 @@ class Engine:
             NotFound: no upstream serves it.
             UpstreamError: no upstream could be asked.
         """
-        for model in await self._routing.models():
+        for model in await self.routing.models():
             if model["id"] == model_id:
                 return codec.encode(model)
         raise model_not_found(model_id)
@@ -301,7 +304,7 @@ class Engine:
         self._admission.begin_drain()
         self._cutting_off = True
         for run in self._runs.values():
-            run.cut_off(_shutting_down())
+            run.cut_off(shutting_down())
         return len(self._runs)
 
     def cut_off_response(self, response_id: str, error: GatewayError) -> None:
@@ -324,7 +327,7 @@ class Engine:
         )
         self._runs[plan.response_id] = run
         if self._cutting_off:
-            run.cut_off(_shutting_down())
+            run.cut_off(shutting_down())
         return run
 
     async def _load(self, principal: str, response_id: str) -> StoredResponse:
@@ -380,10 +383,6 @@ def _run_settings(config: GatewayConfig) -> RunSettings:
         deadline_seconds=config.engine.run_deadline_seconds,
         content_bytes=config.telemetry.capture_content_max_bytes if config.telemetry.capture_content else 0,
     )
-
-
-def _shutting_down() -> Unavailable:
-    return Unavailable("The gateway is shutting down; send the request again.")
 
 
 def _needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from gateway.ports.callers import ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
+from gateway.ports.relays import RelayedAnswer, RelayedCall
 
 __all__ = [
     "ApiKey",
@@ -22,6 +23,8 @@ __all__ = [
     "KeyBook",
     "KeyStore",
     "KeysUnreadable",
+    "RelayedAnswer",
+    "RelayedCall",
     "Sealer",
     "Store",
     "StoreHealth",
@@ -155,6 +158,15 @@ class Upstream(Protocol):
             UpstreamUnavailable: no connection, or it broke before the status line.
             UpstreamTimeout: connect or first-byte timeout.
             Unavailable: the server failed repeatedly and is left alone for now; nothing was sent.
+        """
+        ...
+
+    async def relay(self, call: RelayedCall) -> RelayedAnswer:
+        """Pass a call on as it is and return its answer, whatever it says about the call.
+
+        Raises:
+            UpstreamRefused: the gateway's own key was refused, or the server redirects.
+            GatewayError: as `open`, where there is no answer.
         """
         ...
 

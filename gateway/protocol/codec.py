@@ -62,6 +62,21 @@ def decode(data: bytes, *, max_depth: int | None = MAX_DEPTH) -> Any:
             raise ValueError(str(error)) from error
 
 
+def replace_member(data: bytes, name: str, value: Any) -> bytes:
+    """Return a JSON object with one member replaced; the values of the others keep every byte.
+
+    Args:
+        data: a text that `decode` has found to be an object.
+        name: the member.
+        value: its new value.
+    """
+    try:
+        members: dict[str, Any] = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        members = decode(data)
+    return encode({**members, name: value})
+
+
 def check_depth(data: bytes, max_depth: int = MAX_DEPTH) -> None:
     """Check the nesting of a JSON text before anything reads it.
 

@@ -212,6 +212,14 @@ class Tracing:
         # Not even the name is put together for nothing.
         return self._start_below(f"{names.CHAT_OPERATION} {model}", SpanKind.CLIENT) if current.recording else current
 
+    def start_relay(self, path: str) -> Span:
+        """Start the CLIENT span of one call that is passed on; its `headers` belong on that call.
+
+        Args:
+            path: where it goes.
+        """
+        return self._start_below(f"POST {path}", SpanKind.CLIENT)
+
     def close(self) -> None:
         """Export what is left and stop; blocks for at most the exporter's own timeout."""
         if self._provider is not None:

@@ -33,6 +33,13 @@ class ClientConnection(Protocol):
         """
         ...
 
+    def break_off(self) -> bool:
+        """Close the connection in the middle of an answer; False, and nothing done, where none has begun.
+
+        A client that waits for the rest sees that it will not come.
+        """
+        ...
+
     def watch(self, left: Callable[[], object] | None, ready: Callable[[], object] | None = None) -> None:
         """Call back when the connection is lost, at once if it is, and when the client has caught up; None ends it."""
         ...

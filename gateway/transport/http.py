@@ -66,7 +66,7 @@ class ResponsesEndpoint:
         server = self._server
         connection = find_connection(scope)
         with self._engine.admit():
-            body = await _read_body(scope, receive, server, connection)
+            body = await read_body(scope, receive, server, connection)
             self._metrics.defer(self._metrics.request_body_bytes.observe, len(body))
             request, route = self._engine.read(body)
             caller = Caller(
@@ -102,7 +102,14 @@ async def _send_json(body: bytes, send: Send, headers: RawHeaders) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def _read_body(scope: HTTPScope, receive: Receive, server: ServerConfig, connection: ClientConnection) -> bytes:
+async def read_body(scope: HTTPScope, receive: Receive, server: ServerConfig, connection: ClientConnection) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        RequestTooLarge: it is above `[server] max_request_body_bytes`.
+        RequestTimeout: it took longer to arrive than `[server] request_body_timeout_seconds`.
+        ClientLeft: the client left before it had sent it.
+    """
     limit = server.max_request_body_bytes
     whole = connection.take_body()
     if whole is not None:

@@ -184,6 +184,15 @@ class ConnectionProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         return bytes(body)
 
+    def break_off(self) -> bool:
+        """Close the connection in the middle of an answer; False, and nothing done, where none has begun."""
+        cycle = self.cycle
+        if not cycle.response_started or cycle.response_complete:
+            return False
+        cycle.disconnected = True
+        self._head.close()
+        return True
+
     def watch(self, left: Callable[[], object] | None, ready: Callable[[], object] | None = None) -> None:
         """Call back when the connection is lost, and when the client has caught up; None ends the watch."""
         self._left, self._ready = left, ready

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from gateway import __version__
-from gateway.ports import Dialect, UpstreamCall, UpstreamExchange, UpstreamHealth
+from gateway.ports import Dialect, RelayedAnswer, RelayedCall, UpstreamCall, UpstreamExchange, UpstreamHealth
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import Breaker, State
@@ -33,6 +33,10 @@ _TARGET = "/v1/responses"
 _FRAMING_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect", "upgrade"}
 )
+
+# What a caller says of itself is not what the gateway says of itself.
+_OWN_HEADERS = frozenset({"authorization", "user-agent"})
+_ABOUT_THE_KEY: Final = frozenset({401, 403})
 
 # Said by a server, or a proxy before it, that cannot work at all. 500 may be the fault of one request, which must not
 # keep the others out; 429 and the rest of 4xx come from a server that is well.
@@ -72,6 +76,7 @@ class HttpUpstream:
         self._now = now
         pool = self._open_pool(1)
         self._address = pool.address
+        self._base_path = pool.base_path
         self._headers = {
             "Host": pool.host_header,
             "User-Agent": f"responses-gateway/{__version__}",
@@ -191,13 +196,7 @@ class HttpUpstream:
             UpstreamTimeout: no connection or no status line in time.
             UpstreamError: the answer is not HTTP, or compressed although that was declined.
         """
-        settings = self._settings
-        pool = self._pool
-        if pool is None:
-            raise UpstreamUnavailable("The client of the inference server is not started.")
-        deadline = asyncio.get_running_loop().time() + settings.total_timeout
-        connection = await self._call(pool, call)
-        exchange = HttpExchange(connection, pool, idle=settings.idle_timeout, deadline=deadline)
+        connection, exchange = await self._begin(self._compose_head(call), call.body)
         status, headers = connection.status, connection.headers
         if status == 200 and headers.get("content-encoding", "").strip().lower() in {"", "identity"}:
             return exchange
@@ -205,17 +204,44 @@ class HttpUpstream:
             if status == 200:
                 raise UpstreamError("The inference server compressed its answer although that was declined.")
             body = await _read_error_body(exchange)
-            raise read_refusal(status, headers, body, now=self._now(), secret=settings.api_key)
+            raise read_refusal(status, headers, body, now=self._now(), secret=self._settings.api_key)
         finally:
             await exchange.close()
 
-    async def _call(self, pool: ConnectionPool, call: UpstreamCall) -> Connection:
+    async def relay(self, call: RelayedCall) -> RelayedAnswer:
+        """Pass a call on as it is and return its answer, whatever it says about the call.
+
+        Raises:
+            Unavailable: the server failed repeatedly and is left alone.
+            UpstreamRefused: the gateway's own key was refused, or the server redirects.
+            UpstreamUnavailable: no connection, or it broke before the status line.
+            UpstreamTimeout: no connection or no status line in time.
+            UpstreamError: the answer is not HTTP.
+        """
+        connection, exchange = await self._begin(self._compose_relay_head(call), call.body, raw=True)
+        status, headers = connection.status, connection.headers
+        if status < 600 and status // 100 != 3 and status not in _ABOUT_THE_KEY:
+            return exchange
+        await exchange.close()
+        raise read_refusal(status, headers, None, now=self._now(), secret=self._settings.api_key)
+
+    async def _begin(self, head: bytes, body: bytes, *, raw: bool = False) -> tuple[Connection, HttpExchange]:
+        """Send a request and return when the head of its answer is there."""
+        settings = self._settings
+        pool = self._pool
+        if pool is None:
+            raise UpstreamUnavailable("The client of the inference server is not started.")
+        deadline = asyncio.get_running_loop().time() + settings.total_timeout
+        connection = await self._call(pool, head, body, raw=raw)
+        return connection, HttpExchange(connection, pool, idle=settings.idle_timeout, deadline=deadline)
+
+    async def _call(self, pool: ConnectionPool, head: bytes, body: bytes, *, raw: bool) -> Connection:
         """Return a connection on which the answer has begun, and let the breaker know what became of the call."""
         patience = min(self._settings.first_byte_timeout, self._settings.total_timeout)
         with self._breaker.admit() as permit:
             try:
                 async with asyncio.timeout(patience):
-                    connection = await self._connect_and_send(pool, call)
+                    connection = await self._connect_and_send(pool, head, body, raw=raw)
             except TimeoutError as error:
                 permit.failed()
                 raise UpstreamTimeout(
@@ -233,15 +259,14 @@ class HttpUpstream:
                 permit.answered()
         return connection
 
-    async def _connect_and_send(self, pool: ConnectionPool, call: UpstreamCall) -> Connection:
+    async def _connect_and_send(self, pool: ConnectionPool, head: bytes, body: bytes, *, raw: bool) -> Connection:
         """Send the call once, over the first connection that can be had."""
         settings = self._settings
-        head = self._compose_head(pool, call)
         self._retry_budget.note_call()
         attempt = 1
         while True:
             try:
-                return await self._send(pool, head, call.body)
+                return await self._send(pool, head, body, raw=raw)
             except (NotConnected, ConnectTimeout):
                 if attempt > settings.connect_retries or not self._retry_budget.take():
                     raise
@@ -249,17 +274,17 @@ class HttpUpstream:
             await asyncio.sleep(choose_wait(attempt, settings.longest_retry_wait))
             attempt += 1
 
-    async def _send(self, pool: ConnectionPool, head: bytes, body: bytes) -> Connection:
+    async def _send(self, pool: ConnectionPool, head: bytes, body: bytes, *, raw: bool) -> Connection:
         connection = await pool.acquire()
         try:
-            await connection.send(head, body)
+            await connection.send(head, body, raw=raw)
             await connection.wait_for_headers()
         except BaseException:
             pool.release(connection)
             raise
         return connection
 
-    def _compose_head(self, pool: ConnectionPool, call: UpstreamCall) -> bytes:
+    def _compose_head(self, call: UpstreamCall) -> bytes:
         head = self._heads.get(call.stream)
         if head is None:
             headers = {
@@ -267,11 +292,18 @@ class HttpUpstream:
                 "Accept": "text/event-stream" if call.stream else "application/json",
                 "Content-Type": "application/json",
             }
-            head = self._heads[call.stream] = write_head("POST", pool.base_path + _TARGET, headers)[:-2]
+            head = self._heads[call.stream] = write_head("POST", self._base_path + _TARGET, headers)[:-2]
         rest = [f"Content-Length: {len(call.body)}"]
         if call.headers:
             rest += [f"{name}: {value}" for name, value in call.headers.items() if name.lower() not in self._own]
         return head + write_lines([*rest, ""])
+
+    def _compose_relay_head(self, call: RelayedCall) -> bytes:
+        headers = {name.lower(): value for name, value in self._headers.items()}
+        ours = _FRAMING_HEADERS | _OWN_HEADERS
+        headers |= {name: value for name, value in call.headers.items() if name not in ours}
+        headers["content-length"] = str(len(call.body))
+        return write_head("POST", self._base_path + call.target, headers)
 
     def _authorize(self, key: str | None) -> None:
         self._heads.clear()

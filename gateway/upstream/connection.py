@@ -59,6 +59,7 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         status: status of the answer at hand, 0 until it is known.
         headers: its headers, names in lower case, values of repeated ones joined.
+        raw_headers: the same as they came, where they are wanted.
     """
 
     def __init__(self, buffer_bytes: int, on_lost: Callable[["Connection"], None], *, max_header_bytes: int) -> None:
@@ -77,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
     def _reset(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
+        self.raw_headers: list[tuple[bytes, bytes]] | None = None
         self._begun = False
         self._sent = False
         self._header_count = 0
@@ -125,8 +127,13 @@ class Connection(asyncio.BufferedProtocol):
             and self.is_open
         )
 
-    async def send(self, head: bytes, body: bytes) -> None:
+    async def send(self, head: bytes, body: bytes, *, raw: bool = False) -> None:
         """Send a request; stops early, without an error, when the server answers before it has read it all.
+
+        Args:
+            head: its head.
+            body: its body.
+            raw: whether the headers of the answer are wanted as they come, too.
 
         Raises:
             NotConnected: the connection is gone, and not a byte of the request left.
@@ -135,6 +142,8 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or not self.is_open:
             raise NotConnected(CLOSED_EARLY)
+        if raw:
+            self.raw_headers = []
         self._begun = True
         transport.write(head + body[:_PIECE_BYTES])
         for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
@@ -321,6 +330,8 @@ class Connection(asyncio.BufferedProtocol):
             raise ValueError("too many headers")
         if self._answered:
             return
+        if self.raw_headers is not None:
+            self.raw_headers.append((name, value))
         key = name.decode("latin-1").lower()
         text = value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
@@ -330,6 +341,8 @@ class Connection(asyncio.BufferedProtocol):
         status = self._parser.get_status_code()
         if status < 200:
             self.headers.clear()
+            if self.raw_headers:
+                self.raw_headers.clear()
             return
         self.status = status
         self._answered = True

@@ -1,6 +1,7 @@
 """One accepted HTTP answer whose body is still being read."""
 
 import asyncio
+from collections.abc import Sequence
 
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout
 from gateway.upstream.connection import BROKEN, Connection
@@ -10,7 +11,7 @@ _LOOK_SECONDS = 1.0
 
 
 class HttpExchange:
-    """An HTTP answer, read as it arrives; see `ports.UpstreamExchange`.
+    """An HTTP answer, read as it arrives; see `ports.UpstreamExchange` and `ports.RelayedAnswer`.
 
     One timer bounds both the wait for the next byte and the whole call. A reader only notes the time before and after
     it waits. The timer wakes once a second, looks at those notes and sleeps on, so a stream of a thousand reads costs a
@@ -22,11 +23,17 @@ class HttpExchange:
         pool: where the connection goes back to.
         idle: seconds a read may wait.
         deadline: loop time at which the whole call ends.
+
+    Attributes:
+        status: its status.
+        headers: its headers as they came, of a relayed call alone.
     """
 
     def __init__(self, connection: Connection, pool: ConnectionPool, *, idle: float, deadline: float) -> None:
         self._connection: Connection | None = connection
         self._pool = pool
+        self.status = connection.status
+        self.headers: Sequence[tuple[bytes, bytes]] = connection.raw_headers or ()
         self._media_type = connection.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._verdict: UpstreamError | None = None
         self._ended = False

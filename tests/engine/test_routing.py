@@ -131,3 +131,32 @@ async def test_without_any_server_there_is_no_list():
     )
     with pytest.raises(UpstreamUnavailable):
         await routing.models()
+
+
+# ---------------------------------------------------------------- further paths
+
+PATH = "/v1/embeddings"
+
+
+def test_a_further_path_goes_to_the_first_server_that_lists_it():
+    routing, upstreams = build(a={}, b={"passthrough": [PATH]}, c={"passthrough": [PATH]})
+    assert not routing.by_model
+    assert routing.choose_for(PATH, None).upstream is upstreams["b"]
+    assert routing.choose_for(PATH, None).model == ""
+
+
+def test_the_model_chooses_among_the_servers_of_a_further_path():
+    paths = {"passthrough": [PATH]}
+    routing, upstreams = build(a={"models": ["x"], **paths}, b={"models": ["y"], "aliases": {"small": "y"}, **paths})
+    assert routing.by_model
+    assert routing.choose_for(PATH, "y").upstream is upstreams["b"]
+    assert routing.choose_for(PATH, "small").model == "y"
+    assert routing.choose_for(PATH, None).upstream is upstreams["a"]
+
+
+@pytest.mark.parametrize("model", ["x", "unknown"])
+def test_a_model_that_is_not_served_at_a_further_path(model):
+    routing, _ = build(a={"models": ["x"]}, b={"models": ["y"], "passthrough": [PATH]})
+    with pytest.raises(NotFound) as refused:
+        routing.choose_for(PATH, model)
+    assert (refused.value.code, refused.value.param) == ("model_not_found", "model")

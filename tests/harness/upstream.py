@@ -27,6 +27,7 @@ class Request:
     """
 
     path: str
+    query: str
     headers: dict[str, str]
     raw: bytes
     gone_at: float | None = None
@@ -113,6 +114,7 @@ class Upstream:
         self.requests: list[Request] = []
         self._scripts: dict[str, Script] = {}
         self._fallback: Script | None = None
+        self._routes: dict[str, Script] = {}
         self._version = version
         self.port = port
         self._loop = asyncio.new_event_loop()
@@ -132,6 +134,10 @@ class Upstream:
     def otherwise(self, script: Script) -> None:
         """Answer calls for any other model with `script`."""
         self._fallback = script
+
+    def route(self, path: str, script: Script) -> None:
+        """Answer calls of another path with `script`, whatever they hold."""
+        self._routes[path] = script
 
     @property
     def open_calls(self) -> int:
@@ -206,6 +212,9 @@ class Upstream:
                 await reply.json({"error": {"message": "no such model", "type": "NotFoundError", "code": 404}}, 404)
             else:
                 await self._play(script, request, reply, reader)
+        elif request.path in self._routes:
+            self.requests.append(request)
+            await self._play(self._routes[request.path], request, reply, reader)
         else:
             await reply.json({"detail": "Not Found"}, 404)
 
@@ -241,4 +250,5 @@ async def _read_request(reader: asyncio.StreamReader) -> Request | None:
         name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name
     }
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(path=first.split(" ")[1].split("?")[0], headers=headers, raw=body)
+    path, _, query = first.split(" ")[1].partition("?")
+    return Request(path=path, query=query, headers=headers, raw=body)

@@ -17,6 +17,7 @@ MODEL = "oidc"
 def settings(issuer, **changed):
     chosen = {"jwks_refresh_interval_seconds": "0.05", "leeway_seconds": "0", **changed}
     oidc = {f"oidc.{name}": value for name, value in chosen.items()}
+    oidc["upstream.passthrough"] = '["/v1/embeddings"]'
     return {"auth.mode": "oidc", "oidc.issuer": issuer.url, "oidc.audiences": json.dumps([AUDIENCE]), **oidc}
 
 
@@ -67,6 +68,18 @@ def test_a_websocket_is_refused_before_it_is_one(guarded, issuer):
     with WebSocket(guarded.port, headers=bearer(issuer.token())) as socket:
         socket.create(MODEL)
         assert socket.events_until_terminal()[-1]["type"] == "response.completed"
+
+
+def test_what_passes_through_needs_a_token_too(guarded, issuer, upstream):
+    async def embed(request, reply):
+        await reply.json([0.5])
+
+    upstream.route("/v1/embeddings", embed)
+    with closing(Client(guarded.port)) as client:
+        assert client.call("POST", "/v1/embeddings", b"{}").status == 401
+        before = len(upstream.requests)
+        assert client.call("POST", "/v1/embeddings", b"{}", bearer(issuer.token())).json == [0.5]
+        assert "authorization" not in upstream.requests[before].headers
 
 
 def test_a_new_key_counts_without_a_restart(guarded, issuer):

@@ -114,3 +114,15 @@ def test_conversion_names_the_path_of_what_does_not_fit():
     with pytest.raises(msgspec.ValidationError, match=r"\$\.refusal"):
         codec.convert({"type": "refusal", "refusal": 1}, Refusal)
     assert codec.convert({"type": "refusal", "refusal": "no"}, Refusal) == Refusal(refusal="no")
+
+
+def test_a_member_is_replaced_and_the_others_keep_every_byte():
+    data = b'{"a": [1.00,  "\\u00e4"], "model":"x", "n":1e2, "big":123456789012345678901234567890}'
+    replaced = codec.replace_member(data, "model", "y\u00e4")
+    assert replaced == '{"a":[1.00,  "\\u00e4"],"model":"yä","n":1e2,"big":123456789012345678901234567890}'.encode()
+    assert codec.decode(codec.replace_member(b"{}", "model", "y")) == {"model": "y"}
+
+
+def test_a_member_is_replaced_beside_half_a_surrogate_pair():
+    data = b'{"\\ud800":"\\udfff","model":"x"}'
+    assert codec.decode(codec.replace_member(data, "model", "y")) == {"\ud800": "\udfff", "model": "y"}

@@ -49,6 +49,10 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     storage: StorageConfig = field(default_factory=StorageConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 
+    def passthrough_paths(self) -> set[str]:
+        """Return every path that an inference server may be called at."""
+        return {path for upstream in self.upstream_map().values() for path in upstream.passthrough}
+
     def upstream_map(self) -> dict[str, UpstreamConfig]:
         """Return the inference servers by name; `[upstream]`, or none at all, is one named `default`."""
         return dict(self.upstreams) or {DEFAULT_UPSTREAM: self.upstream or UpstreamConfig()}

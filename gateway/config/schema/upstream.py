@@ -13,6 +13,7 @@ from gateway.config.kinds import (
     HeaderNames,
     HttpUrl,
     Names,
+    Paths,
     Share,
     Size,
     doc,
@@ -116,6 +117,13 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
         ),
     ] = ()
     forward_headers: Annotated[HeaderNames, doc("Request headers of the caller that are passed on.", live=True)] = ()
+    passthrough: Annotated[
+        Paths,
+        doc(
+            'Further paths of the server that callers may POST to, such as ["/v1/chat/completions", "/v1/embeddings"]; '
+            "request and answer are passed on to the byte. Everything else is 404."
+        ),
+    ] = ()
     remote_images: Annotated[
         Literal["refuse", "forward"],
         doc(
