@@ -26,7 +26,10 @@ The OpenAI Responses API in front of an inference server.
 Every answer has an `x-request-id`, under which the gateway's log tells of the request. Every failure has the same
 body, with a stable `code`. An unknown path is answered 404 with `route_not_found`, a method that a path does not take
 405 with `method_not_allowed` and the header `Allow`. Query parameters and members that are not described are let
-through."""
+through.
+
+Operators may let further paths of the inference server through, such as `/v1/chat/completions`; these are as the server
+describes them."""
 _WITHOUT_KEYS = "Callers need no key; one that is sent is not looked at."
 _WITH_KEYS = "Callers need a key or a token, as `Authorization: Bearer …`. What they store is theirs alone."
 _SCHEME = "bearer"
