@@ -59,6 +59,7 @@ def test_no_token_and_a_bad_one_are_refused_in_the_shape_of_the_api(guarded, iss
     assert answer.status == 401
     assert answer.error["code"] == "invalid_api_key"
     assert answer.error["type"] == "invalid_request_error"
+    assert answer.headers["www-authenticate"] == ('Bearer error="invalid_token"' if token else "Bearer")
 
 
 def test_a_websocket_is_refused_before_it_is_one(guarded, issuer):
@@ -68,6 +69,17 @@ def test_a_websocket_is_refused_before_it_is_one(guarded, issuer):
     with WebSocket(guarded.port, headers=bearer(issuer.token())) as socket:
         socket.create(MODEL)
         assert socket.events_until_terminal()[-1]["type"] == "response.completed"
+
+
+def test_a_token_that_expires_on_an_open_socket_starts_nothing_more(guarded, issuer):
+    expiry = time.time() + 0.5
+    with WebSocket(guarded.port, headers=bearer(issuer.token(exp=expiry))) as socket:
+        socket.create(MODEL)
+        assert socket.events_until_terminal()[-1]["type"] == "response.completed"
+        time.sleep(max(0.0, expiry - time.time()))
+        socket.create(MODEL, stream_id="late")
+        (refusal,) = socket.events_until_terminal("late")
+        assert (refusal["type"], refusal["status"], refusal["error"]["code"]) == ("error", 401, "invalid_token")
 
 
 def test_what_passes_through_needs_a_token_too(guarded, issuer, upstream):
