@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from litestar.types import ASGIApp
 from msgspec import Struct
@@ -45,8 +46,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         engine: makes responses.
         endpoint: serves `POST /v1/responses`.
         sockets: serves WebSockets at the same path.
-        relay: passes calls of other paths on.
-        passthrough: serves those paths.
+        relay: serves the further paths of inference servers.
         readiness: knows whether new requests can be served.
         metrics: what is counted.
         tracing: starts spans.
@@ -62,8 +62,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     engine: Engine
     endpoint: ASGIApp
     sockets: WebSocketEndpoint
-    relay: Relay
-    passthrough: RelayEndpoint
+    relay: RelayEndpoint
     readiness: Readiness
     metrics: Metrics
     tracing: Tracing
@@ -100,7 +99,7 @@ def build_parts(
         upstreams = servers = build_upstreams(config, metrics)
         reconfigure.append(lambda changed: reconfigure_upstreams(servers, changed))
     show_limits(metrics, config)
-    reconfigure.append(lambda changed: show_limits(metrics, changed))
+    reconfigure.append(partial(show_limits, metrics))
     clock = clock or SystemClock()
     ids = ids or UuidIds()
     if engine is None:
@@ -114,9 +113,8 @@ def build_parts(
         reconfigure.append(served.reconfigure)
     authenticator = build_authenticator(config, clock, metrics)
     sockets = WebSocketEndpoint(engine, config, metrics, tracing, authenticator)
-    relay = Relay(engine, config, metrics, tracing)
-    passthrough = RelayEndpoint(relay, engine, config, metrics)
-    reconfigure += [sockets.reconfigure, relay.reconfigure, passthrough.reconfigure]
+    relay = RelayEndpoint(Relay(engine, config, metrics, tracing), engine, config, metrics)
+    reconfigure += [sockets.reconfigure, relay.reconfigure]
     return Parts(
         config=config,
         authenticator=authenticator,
@@ -126,7 +124,6 @@ def build_parts(
         endpoint=endpoint,
         sockets=sockets,
         relay=relay,
-        passthrough=passthrough,
         readiness=Readiness(store, upstreams),
         metrics=metrics,
         tracing=tracing,

@@ -24,7 +24,7 @@ def build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
         route_handlers=[
             build_responses_route(parts.endpoint, websockets=parts.config.websocket.enabled),
             *ROUTES,
-            *map(parts.passthrough.build_route, sorted(parts.config.passthrough_paths())),
+            *map(parts.relay.build_route, sorted(parts.config.passthrough_paths())),
             *(DOCS_ROUTES if parts.config.server.openapi else ()),
         ],
         dependencies={

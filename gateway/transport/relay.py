@@ -51,6 +51,11 @@ class RelayEndpoint:
     def reconfigure(self, config: GatewayConfig) -> None:
         """Use other bounds for every request that begins from now on."""
         self._server = config.server
+        self._relay.reconfigure(config)
+
+    def cut_off(self) -> int:
+        """End every call that is being passed on, at once; returns how many there were."""
+        return self._relay.cut_off()
 
     def build_route(self, path: str) -> ASGIRouteHandler:
         """Build the route of one path, which gets every method."""
