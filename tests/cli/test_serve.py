@@ -108,3 +108,11 @@ def test_help_does_not_import_the_server():
     script = "import sys; from gateway.cli.main import main\ntry: main(['serve', '--help'])\nexcept SystemExit: pass\n"
     script += "sys.exit('litestar' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_an_address_that_others_reach_is_refused_without_keys(served):
+    result = run("--host", "0.0.0.0")
+    assert (result.exit_code, served) == (2, [])
+    assert "nobody is asked for a key" in result.stderr
+    assert run("--host", "0.0.0.0", "--set", "auth.allow_unauthenticated=true").exit_code == 0
+    assert run("--host", "0.0.0.0", "--set", "auth.mode=api_keys").exit_code == 0
