@@ -29,6 +29,7 @@ _DROPPED: Final = frozenset(
         *(b"trailer", b"transfer-encoding", b"upgrade", b"server", b"date", b"x-request-id"),
     }
 )
+_NO_CONTENT = 204
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -95,7 +96,7 @@ async def _pass_back(answer: RelayedAnswer, send: Send) -> None:
     start: HTTPResponseStartEvent = {
         "type": "http.response.start",
         "status": answer.status,
-        "headers": _keep(answer.headers),
+        "headers": _keep(answer.headers, bodiless=answer.status == _NO_CONTENT),
     }
     await send(start)
     # The head waits for the first part of a body, which may be long in coming.
@@ -105,10 +106,10 @@ async def _pass_back(answer: RelayedAnswer, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _keep(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
+def _keep(headers: Iterable[tuple[bytes, bytes]], *, bodiless: bool) -> RawHeaders:
     """Return the headers of an answer that are for the client, names in lower case."""
     lowered = [(name.lower(), value) for name, value in headers]
-    dropped = set(_DROPPED)
+    dropped = {*_DROPPED, b"content-length"} if bodiless else set(_DROPPED)
     for name, value in lowered:
         if name == b"connection":
             dropped.update(token.strip() for token in value.lower().split(b","))

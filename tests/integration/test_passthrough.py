@@ -111,6 +111,17 @@ def test_an_answer_arrives_as_it_was_sent(engine, call, status, body, content_ty
     assert last(engine).raw == sent
 
 
+def test_an_answer_without_a_body_is_none(engine, call):
+    async def script(request, reply):
+        await reply.head(204, "text/plain", 5)
+
+    engine.route(EMBEDDINGS, script)
+    answer = call("POST", EMBEDDINGS, b"{}")
+    assert (answer.status, answer.body) == (204, b"")
+    assert not {"content-length", "transfer-encoding"} & set(answer.headers)
+    assert call("POST", EMBEDDINGS, b"{}").status == 204
+
+
 def test_a_stream_arrives_piece_by_piece_and_unchanged(engine, relaying):
     pieces = [b": ping\n\n", b'data: {"choices":[{"delta":{"content":"\xc3', b'\xa4"}}]}\n\n', b"data: [DONE]\n\n"]
     turns = [asyncio.Event() for _ in pieces]

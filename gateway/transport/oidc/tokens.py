@@ -90,7 +90,7 @@ class TokenReader:
             raise TokenRefused(f"The token is larger than {self._oidc.max_token_bytes} bytes ([oidc] max_token_bytes).")
         try:
             opened = jws.extract_compact(token, registry=self._algorithms)
-        except (JoseError, ValueError, RecursionError):
+        except (JoseError, ValueError, TypeError, RecursionError):
             raise TokenRefused("The Authorization header holds no token that can be read.") from None
         header: Any = opened.headers()
         # An extension that must be understood is none that is.

@@ -237,8 +237,17 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.parametrize("header", ["alg", "alg b64", ["alg", "b64"], ["alg", "crit"], 1, None, {}])
+def test_a_header_that_is_no_object_is_refused(checker, header):
+    with pytest.raises(Unauthorized):
+        checker.check(f"{encode_part(header)}.{encode_part({})}.{encode_part(b'x' * 64)}".encode())
+
+
+MEMBERS = st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jwk", "x5c"])
+
+
 @given(
-    header=st.dictionaries(st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jwk", "x5c"]), JSON) | JSON,
+    header=st.dictionaries(MEMBERS, JSON) | st.lists(MEMBERS) | JSON,
     good=st.booleans(),
     payload=st.binary(max_size=40),
     signature=st.binary(max_size=70),
