@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
-from gateway.config import ConfigError, LoadedConfig
+from gateway.config import ConfigError, LoadedConfig, Origin
 from gateway.config.changes import Change, Reload
 from gateway.config.schema import GatewayConfig
 from gateway.ports import Clock
@@ -17,7 +17,13 @@ _logger = logging.getLogger(names.LOGGER_SERVER)
 
 
 class Reloadable(Protocol):
-    """What takes another configuration while it runs."""
+    """What takes another configuration while it runs.
+
+    Attributes:
+        origins: where the values in effect were written, by dotted path.
+    """
+
+    origins: Mapping[str, Origin]
 
     @property
     def config(self) -> GatewayConfig:
@@ -103,6 +109,9 @@ class Reloader:
     def _apply(self, loaded: LoadedConfig) -> str:
         before = self._target.config.telemetry.log_level
         reload = self._target.reload(loaded.config)
+        waiting = {change.path for change in reload.pending}
+        read = {path: origin for path, origin in loaded.origins.items() if path not in waiting}
+        self._target.origins = {**self._target.origins, **read}
         with _changing_level(before, reload.config.telemetry.log_level):
             return self._report(reload, loaded)
 

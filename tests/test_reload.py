@@ -8,7 +8,8 @@ import pytest
 from msgspec import structs
 
 from gateway.app import Gateway, build_parts
-from gateway.config import ConfigError, Finding, GatewayConfig, LoadedConfig, ResponsesConfig, TelemetryConfig
+from gateway.config import ConfigError, Finding, GatewayConfig, LoadedConfig, Origin, ResponsesConfig, TelemetryConfig
+from gateway.config.findings import DEFAULT
 from gateway.reload import Reloader
 from gateway.storage.memory import MemoryStore
 
@@ -174,3 +175,15 @@ async def test_a_change_of_the_level_is_always_told(gateway, before, after):
         root.removeHandler(listener)
         root.setLevel(kept)
     assert "reload: 1 applied, 0 waiting for a restart" in told
+
+
+async def test_values_that_wait_for_a_restart_keep_the_place_where_they_were_written(gateway):
+    changed = structs.replace(CHANGED, storage=structs.replace(CHANGED.storage, readers=2))
+    file = Origin(kind="file", name="gateway.toml", line=3)
+    origins = dict.fromkeys(("responses.max_tools", "storage.readers", "server.host"), file)
+    gateway.origins = dict.fromkeys(origins, DEFAULT)
+    reloader = reloader_of(gateway, Readings(LoadedConfig(config=changed, origins=origins, warnings=(), file=None)))
+    async with reloader.running():
+        reloader.request()
+        await until(lambda: outcomes(gateway))
+    assert gateway.origins == {"responses.max_tools": file, "storage.readers": DEFAULT, "server.host": file}

@@ -16,7 +16,7 @@ from gateway.app.status import take_status
 from gateway.config.addresses import is_loopback, split_bind
 from gateway.config.changes import Reload, compare
 from gateway.config.display import show_settings
-from gateway.config.findings import Origin
+from gateway.config.findings import NO_ORIGINS, Origin
 from gateway.config.schema import GatewayConfig
 from gateway.protocol.errors import NotFound
 from gateway.storage.faults import StorageNotReady
@@ -48,7 +48,7 @@ class Gateway:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.config = parts.config
-        self.origins: Mapping[str, Origin] = {}
+        self.origins: Mapping[str, Origin] = NO_ORIGINS
         self.draining = False
         self._started = parts.clock.now()
         server = parts.config.server

@@ -74,6 +74,7 @@ def _serve(config: Path | None, overrides: tuple[str, ...], wait_upstream: float
     run = partial(supervise, file=config, overrides=overrides) if several else serve
     return run(
         loaded.config,
+        origins=loaded.origins,
         load=partial(load_config, config, dict(os.environ), overrides),
         announce=announce,
         report=lambda line: click.echo(line, err=True),

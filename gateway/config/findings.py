@@ -1,7 +1,8 @@
 """Where values come from, and what is wrong with them."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -33,6 +34,9 @@ class Origin(Struct, frozen=True):
 
 
 DEFAULT = Origin()
+
+NO_ORIGINS: Final[Mapping[str, Origin]] = MappingProxyType({})
+"""Where it is not known of any value."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):

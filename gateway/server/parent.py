@@ -16,7 +16,7 @@ from gateway.config import LoadedConfig
 from gateway.config.addresses import split_bind
 from gateway.config.changes import Reload, compare
 from gateway.config.display import show_settings
-from gateway.config.findings import Origin
+from gateway.config.findings import NO_ORIGINS, Origin
 from gateway.config.handover import pack
 from gateway.config.schema import GatewayConfig
 from gateway.reload import Reloader
@@ -46,6 +46,7 @@ def supervise(
     announce: Callable[[str], None],
     report: Callable[[str], None],
     wait_upstream: float | None = None,
+    origins: Mapping[str, Origin] = NO_ORIGINS,
 ) -> int:
     """Serve by `[server] workers` processes until a signal ends it; blocks.
 
@@ -57,6 +58,7 @@ def supervise(
         announce: gets one line with the addresses, once the workers accept connections.
         report: gets the reason when the start fails.
         wait_upstream: seconds to wait for a healthy inference server first, or None not to wait.
+        origins: where the values of the configuration were written, by dotted path.
 
     Returns:
         The exit code: 0 after an orderly end of all workers; 1 when the start failed, a second signal cut work off, or
@@ -78,6 +80,7 @@ def supervise(
             )
             with asyncio.Runner(loop_factory=choose_loop()) as runner:
                 parent = _Parent(config, listeners, task)
+                parent.origins = origins
                 return runner.run(parent.run(load, lambda: announce(describe(config, listeners)), wait_upstream))
     except WorkerFailed as error:
         report(f"error: {error}")
@@ -102,7 +105,7 @@ class _Parent:
 
     def __init__(self, config: GatewayConfig, listeners: Listeners, task: Task) -> None:
         self.config = config
-        self.origins: Mapping[str, Origin] = {}
+        self.origins: Mapping[str, Origin] = NO_ORIGINS
         self._listeners = listeners
         self._task = task
         folder = Path(task.folder)

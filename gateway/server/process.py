@@ -3,14 +3,15 @@
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
 
 from litestar.types import ASGIApp
 
 from gateway import __version__
 from gateway.app import Gateway, StartError, build_app
-from gateway.config import LoadedConfig
+from gateway.config import LoadedConfig, Origin
+from gateway.config.findings import NO_ORIGINS
 from gateway.config.schema import GatewayConfig
 from gateway.reload import Reloader
 from gateway.server.draining import GatewayServer
@@ -29,6 +30,7 @@ def serve(
     announce: Callable[[str], None],
     report: Callable[[str], None],
     wait_upstream: float | None = None,
+    origins: Mapping[str, Origin] = NO_ORIGINS,
     build: Callable[..., Gateway] = build_app,
 ) -> int:
     """Serve until a signal ends it; blocks.
@@ -39,6 +41,7 @@ def serve(
         announce: gets one line with the addresses, once connections are accepted.
         report: gets lines about waiting, and the reason when the start fails.
         wait_upstream: seconds to wait for a healthy inference server first, or None not to wait.
+        origins: where the values of the configuration were written, by dotted path.
         build: builds the gateway, as `build_app` does.
 
     Returns:
@@ -46,6 +49,7 @@ def serve(
     """
     try:
         gateway = build(config)
+        gateway.origins = origins
         with closing(bind_listeners(config)) as listeners:
             server = GatewayServer(gateway, lambda: announce(describe(config, listeners)))
             return run_loop(server, reloader_of(gateway, load), listeners, wait_upstream=wait_upstream, report=report)

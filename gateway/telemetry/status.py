@@ -61,7 +61,7 @@ class UpstreamStatus(Struct, frozen=True, kw_only=True):
         healthy: the last probe found it well.
         detail: one line about that, in the words of the server or of the system.
         checked_at: Unix seconds of that probe, 0 before the first.
-        breaker: `closed`, `half_open` (one call at a time is tried) or `open` (calls are refused).
+        breaker: the circuit breaker; `half_open` tries one call at a time, `open` refuses all.
         running: calls that run.
         waiting: calls that wait for their turn.
     """

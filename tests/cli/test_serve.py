@@ -22,8 +22,8 @@ def served(monkeypatch):
     """Calls of `serve`, which returns at once instead of serving."""
     calls = []
 
-    def serve(config, *, load, announce, report, wait_upstream):
-        assert load().config == config
+    def serve(config, *, load, announce, report, wait_upstream, origins):
+        assert (load().config, load().origins) == (config, origins)
         calls.append((config, wait_upstream))
         announce("Responses Gateway on http://127.0.0.1:9000")
         return 0
@@ -81,7 +81,7 @@ def test_several_workers_need_a_database_that_they_can_share(served):
 def test_several_workers_get_a_parent(monkeypatch, served):
     calls = []
 
-    def supervise(config, *, file, overrides, load, announce, report, wait_upstream):
+    def supervise(config, *, file, overrides, load, announce, report, wait_upstream, origins):
         assert load().config == config
         calls.append((config.server.workers, file, overrides, wait_upstream))
         return 0

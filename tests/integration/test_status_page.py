@@ -6,6 +6,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from gateway.telemetry.status import Status
 from gateway.transport.status_page import POLICY, render_status
 
 NARROW, WIDE = 400, 1200
+SECRET = "planted-0123456789"
 OVERFLOW = "document.documentElement.scrollWidth"
 
 
@@ -31,7 +33,9 @@ OVERFLOW = "document.documentElement.scrollWidth"
 def served(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedGateway]:
     """A gateway that has answered on every transport, has refused, and has met a limit."""
     model = upstream.script("status", says("Hello there"))
-    with WatchedGateway(tmp_path_factory.mktemp("status"), upstream, settings({EVENT: 4096})) as running:
+    with WatchedGateway(
+        tmp_path_factory.mktemp("status"), upstream, {**settings({EVENT: 4096}), "upstream.api_key": SECRET}
+    ) as running:
         with client(running.port) as caller:
             for stream in (False, True, True):
                 assert caller.create({"model": model, "input": "hi", "stream": stream}).status == 200
@@ -46,6 +50,15 @@ def served(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
             yield running
 
 
+def read(served: WatchedGateway, path: str) -> bytes:
+    with urllib.request.urlopen(served.admin_url + path, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def read_json(served: WatchedGateway, path: str) -> Any:
+    return msgspec.json.decode(read(served, path))
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     with open_browser(tmp_path_factory.mktemp("browser")) as running:
@@ -53,8 +66,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 
 def test_the_document_tells_what_happened(served: WatchedGateway) -> None:
-    with urllib.request.urlopen(f"{served.admin_url}/status.json") as answer:
-        status = msgspec.json.decode(answer.read(), type=Status)
+    status = msgspec.json.decode(read(served, "/status.json"), type=Status)
     assert [process.pid for process in status.processes] == [served.pid]
     ended = {(one.transport, one.status): one.count for one in status.responses}
     assert ended == {
@@ -79,6 +91,18 @@ def test_the_document_tells_what_happened(served: WatchedGateway) -> None:
         ("/v1/responses", 400, "invalid_type"),
     ]
     assert all(error.request_id.startswith("req_") for error in status.last_errors)
+
+
+def test_the_configuration_in_effect_is_shown_with_where_it_was_written(served: WatchedGateway) -> None:
+    shown = read_json(served, "/config")
+    assert shown["responses.max_stream_event_bytes"] == {"value": "4KiB", "origin": "--set"}
+    assert shown["responses.max_json_depth"] == {"value": 100, "origin": "default"}
+    assert shown["upstream.api_key"]["value"] == "***"
+
+
+@pytest.mark.parametrize("path", ["/", "/status.json", "/config", "/metrics", "/readyz?verbose"])
+def test_no_secret_is_shown(served: WatchedGateway, path: str) -> None:
+    assert SECRET.encode() not in read(served, path)
 
 
 def test_the_command_reads_the_document_of_a_process(served: WatchedGateway) -> None:
