@@ -78,6 +78,7 @@ FRAMES = (
     ),
     _fail(errors.StreamLimitReached, "the connection has named as many lanes as it may"),
     _fail(errors.ConnectionLimitReached, "the connection is as old as it may become"),
+    _fail(errors.Unauthorized, "the key of the connection was revoked or has expired"),
     _fail(errors.Unauthorized, "the token of the connection has expired", "invalid_token"),
     _fail(errors.RateLimitExceeded, "too many creates wait or run on the connection"),
 )
