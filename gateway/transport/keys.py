@@ -141,8 +141,12 @@ class KeyRing:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), self._interval)
             self._wanted.clear()
-            async with self._lock:
-                await self._read()
+            try:
+                async with self._lock:
+                    await self._read()
+            # A fault must not end the looking, or no revocation would be noticed any more.
+            except Exception:
+                _logger.exception("the keys of callers could not be looked at")
 
     async def _read(self) -> None:
         """Learn the keys anew; a fault leaves those that are known."""

@@ -51,7 +51,7 @@ class Book:
         self.reads += 1
         assert self.open.wait(10)
         if self.fault:
-            raise KeysUnreadable(self.fault)
+            raise self.fault
         return dict(self.keys)
 
     def close(self):
@@ -198,7 +198,7 @@ async def test_a_key_that_was_given_to_another_does_not_hold(make_bench):
 async def test_known_keys_go_on_through_an_outage_for_a_while(make_bench, caplog):
     bench = await make_bench(make_key())
     ada = bench.ring.recall(bearer())
-    bench.book.fault = "the disk is gone"
+    bench.book.fault = KeysUnreadable("the disk is gone")
     for looks in (2, 3):
         bench.ring.refresh()
         await bench.looked(looks)
@@ -224,7 +224,7 @@ async def test_known_keys_go_on_through_an_outage_for_a_while(make_bench, caplog
 
 async def test_keys_that_cannot_be_read_yet(make_bench):
     bench = Bench(make_key())
-    bench.book.fault = "no server"
+    bench.book.fault = KeysUnreadable("no server")
     await bench.ring.start()
     with pytest.raises(Unavailable):
         await bench.ring.authenticate(bearer())
@@ -232,3 +232,18 @@ async def test_keys_that_cannot_be_read_yet(make_bench):
     bench.clock.seconds += 1
     assert (await bench.ring.authenticate(bearer())).principal == "ada"
     await bench.ring.close()
+
+
+async def test_a_fault_does_not_end_the_looking(make_bench, caplog):
+    bench = await make_bench(make_key())
+    bench.book.fault = ZeroDivisionError()
+    bench.ring.refresh()
+    async with asyncio.timeout(10):
+        while "could not be looked at" not in caplog.text:
+            await asyncio.sleep(0.001)
+    assert bench.ring.recall(bearer())
+    bench.book.fault = None
+    bench.book.keys.clear()
+    bench.ring.refresh()
+    await bench.looked(2)
+    assert not bench.ring.recall(bearer())
