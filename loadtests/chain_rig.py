@@ -11,6 +11,7 @@ from typing import Self
 from harness.processes import Simulator
 from integration.watched import WatchedGateway
 from postgres import PostgresServer
+from processors import pinned
 
 _SETTINGS = {"telemetry.log_level": "error"}
 # What is not stored needs no database of its own.
@@ -79,17 +80,6 @@ class Rig:
         # Whether the database is there is asked by the clock, and says nothing about turns.
         probes = gateway.count("gateway_storage_reads_total", 'query="probe"')
         return Counter(reads=reads - probes, lookups=gateway.count("gateway_history_cache_lookups_total"))
-
-
-@contextmanager
-def pinned(cpus: Sequence[int]) -> Iterator[None]:
-    """Keep this process, and whatever it starts in the block, on these CPUs."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @contextmanager

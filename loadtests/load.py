@@ -29,10 +29,12 @@ from chain_report import write_tables
 from document import Block, render_html, render_markdown, write_plots
 from facts import Gauge, describe_machine, describe_versions, hash_plan
 from http_caller import NoModel, find_model
-from journal import TURNS_FILE, read_course
+from journal import COURSE_FILE, TURNS_FILE, read_course
 from measure import FAILED, read_turns
 from msgspec import Struct
+from msgspec.structs import replace
 from plan import KEY_VARIABLES, KINDS, PLAN_FILE, Plan, PlanError, load_plan, read_api_key
+from processors import pinned
 from report import Facts, Results, build_report
 
 _ROOT = Path(__file__).parents[1]
@@ -180,6 +182,8 @@ def _lead(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) 
 def _run(title: str, options: dict, fixed: Mapping[str, Mapping[str, object]]) -> int:
     environ = dict(os.environ)
     plan = _choose_plan(options, environ).vary(**fixed)
+    if plan.run.shape == "manual":
+        raise PlanError("run.shape: manual is for Locust alone: locust -f loadtests/locustfile.py")
     read_api_key(environ)
     began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     out: Path = options["out"] or _ROOT / "build" / "load" / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -254,9 +258,11 @@ def _measure(host: str, plan: Plan, place: Place, crowd: Crowd, out: Path, *, ad
         plan = plan.vary(request={"model": find_model(host, read_api_key(os.environ))})
     out.mkdir(parents=True, exist_ok=True)
     (out / "plan.toml").write_text(tomli_w.dumps(msgspec.to_builtins(plan)))
+    # What an earlier run left is no result of this one.
+    (out / COURSE_FILE).unlink(missing_ok=True)
     with Gauge(admin) as gauge:
-        code = _run_locust(host, out, place.cpus, crowd)
-    if not (out / TURNS_FILE).exists():
+        code = _run_locust(host, plan, place, crowd, out)
+    if not (out / COURSE_FILE).exists():
         click.echo(f"error: Locust ended with {code} and measured nothing; see {out / 'locust.log'}", err=True)
         sys.exit(2)
     return Results(plan=plan, turns=list(read_turns(out / TURNS_FILE)), course=read_course(out), usage=gauge.usage)
@@ -268,7 +274,8 @@ def _measure_directly(plan: Plan, place: Place, crowd: Crowd, out: Path) -> Resu
         return None
     direct = plan_control(plan)
     click.echo(f"the inference server is asked directly by {_count_users(direct)}", err=True)
-    return _measure(place.upstream, direct, place, crowd, out / "control")
+    # Workers from elsewhere have ended with the run they came for.
+    return _measure(place.upstream, direct, place, replace(crowd, remote=0), out / "control")
 
 
 def plan_control(plan: Plan) -> Plan:
@@ -288,7 +295,7 @@ def plan_control(plan: Plan) -> Plan:
     )
 
 
-def _run_locust(host: str, out: Path, cpus: frozenset[int], crowd: Crowd) -> int:
+def _run_locust(host: str, plan: Plan, place: Place, crowd: Crowd, out: Path) -> int:
     """Run Locust to its end and return its exit code; its own log goes to a file."""
     command = [sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE), "--headless", "--only-summary"]
     environ = {
@@ -302,17 +309,13 @@ def _run_locust(host: str, out: Path, cpus: frozenset[int], crowd: Crowd) -> int
     with ExitStack() as running, (out / "locust.log").open("wb") as log:
 
         def start(*arguments: str, output) -> subprocess.Popen:
-            # The child inherits where it may run.
-            before = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, cpus)
-            try:
+            with pinned(place.cpus):
                 process = subprocess.Popen([*command, *arguments], env=environ, stdout=output, stderr=log)
-            finally:
-                os.sched_setaffinity(0, before)
             running.callback(_end, process)
             return process
 
-        master = ["--master", "--expect-workers", str(expected), "--master-bind-host", bind, "--master-bind-port", port]
+        master = ["--master", "--master-bind-host", bind, "--master-bind-port", port]
+        master += ["--expect-workers", str(expected), "--expect-workers-max-wait", str(plan.run.workers_wait_seconds)]
         leader = start("--host", host, *(master if expected else ()), output=None)
         for _ in range(crowd.workers):
             start("--worker", "--master-host", "127.0.0.1", "--master-port", port, output=log)

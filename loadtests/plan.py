@@ -40,6 +40,7 @@ class Run(Section):
     failure_rest_seconds: SecondsOrZero
     timeout_seconds: Seconds
     progress_seconds: Seconds
+    workers_wait_seconds: Count
 
 
 class Ramp(Section):

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from harness.engine import frame, says
-from harness.processes import Gateway, Simulator, clean_environment
+from harness.processes import Gateway, Simulator, clean_environment, free_port
 from harness.upstream import Reply, Request, Upstream
 from measure import FAILED, Turn, read_turns
 
@@ -26,7 +27,7 @@ def load(command: str, out: Path, *arguments: str, **environ: str) -> subprocess
     options = ["--set", "run.warmup_seconds=0.2", "--set", "run.progress_seconds=1", "--out", str(out)]
     return subprocess.run(
         [sys.executable, str(ROOT / "loadtests/load.py"), command, *options, *arguments],
-        env=clean_environment({"PYTHONPATH": str(ROOT / "tests"), **environ}),
+        env=clean_environment({"PYTHONPATH": "", **environ}),
         capture_output=True,
         text=True,
         timeout=50,
@@ -51,7 +52,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, simulator: Simulator) -> I
 
 
 def test_a_run_against_a_rig_of_its_own(tmp_path: Path) -> None:
-    done = load("run", tmp_path, "--users", "6", "--seconds", "2", "--set", "control.seconds=1", "--set", "mix.sse=1")
+    short = ["--users", "6", "--seconds", "2", "--set", "control.seconds=1", "--set", "mix.sse=1"]
+    done = load("run", tmp_path, *short, PYTHONPATH=str(ROOT / "tests"))
     assert done.returncode == 0, done.stderr
     turns = read(tmp_path)
     assert {turn.kind for turn in turns} == KINDS
@@ -69,12 +71,29 @@ def test_a_run_against_a_rig_of_its_own(tmp_path: Path) -> None:
     assert "<script" not in page
 
 
-def test_two_workers_send_every_sample(tmp_path: Path, gateway: Gateway) -> None:
+@contextmanager
+def working_elsewhere(folder: Path) -> Iterator[int]:
+    """Run a worker that somebody else started, and yield the port where it looks for the one that reports."""
+    port = free_port()
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests/locustfile.py"), "--worker"]
+    with (
+        (folder / "worker.log").open("wb") as log,
+        subprocess.Popen(
+            [*command, "--master-port", str(port)], env=clean_environment(), stdout=log, stderr=log
+        ) as worker,
+    ):
+        try:
+            yield port
+        finally:
+            worker.terminate()
+
+
+def test_workers_from_here_and_from_elsewhere_send_every_sample(tmp_path: Path, gateway: Gateway) -> None:
     model = "sim-slow-0.0021"
-    target = ["--target", gateway.url, "--model", model, "--workers", "2"]
-    done = load(
-        "run", tmp_path, *target, "--users", "6", "--seconds", "2", "--set", "mix.sse=1", LOAD_REQUEST__ECHO="1"
-    )
+    target = ["--target", gateway.url, "--model", model, "--users", "6", "--seconds", "2", "--set", "mix.sse=1"]
+    with working_elsewhere(tmp_path) as port:
+        workers = ["--workers", "1", "--remote-workers", "1", "--bind", f"127.0.0.1:{port}"]
+        done = load("run", tmp_path, *target, *workers, LOAD_REQUEST__ECHO="1")
     assert done.returncode == 0, done.stderr
     turns = read(tmp_path)
     by_process = Counter(turn.process for turn in turns)
@@ -130,6 +149,7 @@ def test_capacity_ends_at_the_step_that_misses_the_objectives(tmp_path: Path, ga
     ("arguments", "told"),
     [
         (["--set", "run.user=3"], "error: --set: unknown key run.user (did you mean users?)"),
+        (["--set", "run.shape=manual"], "error: run.shape: manual is for Locust alone"),
         (["--target", "127.0.0.1:9000"], "expected http://HOST:PORT without a path"),
         (["--target", "http://127.0.0.1:1"], "error: http://127.0.0.1:1/v1/models names no model"),
         (["--target", "http://me:secret@127.0.0.1:9000"], "credentials do not belong into it"),
