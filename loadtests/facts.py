@@ -36,7 +36,7 @@ class Scrape(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What a gateway used during a run; None is what it did not tell.
+    """What a run used, most of it the gateway; None is what nobody told.
 
     Attributes:
         cpu: seconds of CPU.
@@ -44,6 +44,7 @@ class Usage(Struct, frozen=True):
         resident: bytes of memory at the end.
         peak: the most that was seen.
         build: its version and its Python's.
+        machine: share of the time for which the CPUs of this machine were busy, with whatever ran there.
     """
 
     cpu: float | None = None
@@ -51,6 +52,7 @@ class Usage(Struct, frozen=True):
     resident: float | None = None
     peak: float | None = None
     build: str | None = None
+    machine: float | None = None
 
 
 def scrape(admin: str) -> Scrape | None:
@@ -85,7 +87,7 @@ def read_metrics(text: str) -> Scrape:
 
 
 class Gauge:
-    """Looks at a gateway's metrics from the begin of a block to its end.
+    """Looks at a gateway's metrics, and at the machine, from the begin of a block to its end.
 
     Args:
         admin: URL of its admin listener; None is unknown.
@@ -98,6 +100,7 @@ class Gauge:
         self._watch = threading.Thread(target=self._look_on, daemon=True)
 
     def __enter__(self) -> Self:
+        self._before = self._after = _read_cpus()
         self._look()
         self._watch.start()
         return self
@@ -106,12 +109,15 @@ class Gauge:
         self._over.set()
         self._watch.join()
         self._look()
+        self._after = _read_cpus()
 
     @property
     def usage(self) -> Usage:
         """What was used between the first look and the last."""
+        busy, passed = (after - before for before, after in zip(self._before, self._after, strict=True))
+        machine = busy / passed if passed else None
         if len(self._seen) < 2:
-            return Usage()
+            return Usage(machine=machine)
         first, last = self._seen[0], self._seen[-1]
         return Usage(
             cpu=_subtract(last.cpu, first.cpu),
@@ -119,6 +125,7 @@ class Gauge:
             resident=last.resident,
             peak=max((seen.resident for seen in self._seen if seen.resident is not None), default=None),
             build=last.build,
+            machine=machine,
         )
 
     def _look_on(self) -> None:
@@ -128,6 +135,16 @@ class Gauge:
     def _look(self) -> None:
         if self._admin is not None and (seen := scrape(self._admin)) is not None:
             self._seen.append(seen)
+
+
+def _read_cpus() -> tuple[int, int]:
+    """Return for how long the CPUs of this machine were busy and how long they exist, 0 where that is not told."""
+    try:
+        times = list(map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9]))
+    except (OSError, ValueError):
+        return 0, 0
+    # The fourth and fifth are what they were idle for.
+    return sum(times) - sum(times[3:5]), sum(times)
 
 
 def _subtract(last: float | None, first: float | None) -> float | None:

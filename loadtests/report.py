@@ -297,6 +297,8 @@ def _list_costs(results: Results, control: Results | None) -> Iterator[Block]:
     ]
     busy = {name: cpu / seconds for name, (cpu, seconds) in results.course.cpu.items() if seconds}
     rows += [(f"CPU of the users' process {name}", f"{share:.0%} of one core") for name, share in busy.items()]
+    machine = "CPUs of the users' machine busy with whatever ran there"
+    rows += [(machine, _NOTHING if usage.machine is None else f"{usage.machine:.0%}")]
     if control is not None:
         rows += [
             (f"{DIRECT}CPU of the users' process {name}", f"{cpu / seconds:.0%} of one core")

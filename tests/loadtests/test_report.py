@@ -50,7 +50,9 @@ def results(plan: Plan) -> Results:
         turn(10.5),
     ]
     course = Course(began=0, ended=10 * SECOND, cpu={"local": (0.5, 10.0)})
-    usage = Usage(cpu=0.028, reads=7, resident=80 * 2**20, peak=96 * 2**20, build="0.1.0 on Python 3.11.7")
+    usage = Usage(
+        cpu=0.028, reads=7, resident=80 * 2**20, peak=96 * 2**20, build="0.1.0 on Python 3.11.7", machine=0.625
+    )
     return Results(plan=chosen, turns=turns, course=course, usage=usage)
 
 
@@ -124,6 +126,7 @@ def test_what_the_gateway_used(results: Results) -> None:
     assert find_fact(blocks, "database reads per turn") == "0.500"
     assert find_fact(blocks, "gateway memory, at the end and at most") == "80 MiB, 96 MiB"
     assert find_fact(blocks, "CPU of the users' process local") == "5% of one core"
+    assert find_fact(blocks, "CPUs of the users' machine busy with whatever ran there") == "62%"
 
 
 def test_what_was_not_measured_is_called_so(results: Results) -> None:
