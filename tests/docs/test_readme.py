@@ -20,7 +20,21 @@ from gateway.cli.main import cli
 from gateway.config import load_config
 
 README = ROOT / "README.md"
-KNOWN_PROGRAMS = {"make", "gateway", "curl", ".", ".ci/run", "python3", "pip", "systemctl", "docker", "cp", "locust"}
+KNOWN_PROGRAMS = {
+    "make",
+    "gateway",
+    "curl",
+    ".",
+    ".ci/run",
+    "python3",
+    "pip",
+    "systemctl",
+    "docker",
+    "cp",
+    "systemd-analyze",
+    "kubectl",
+    "locust",
+}
 ADDRESSES = ("http://127.0.0.1:9000", "http://127.0.0.1:9901")
 
 
