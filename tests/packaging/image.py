@@ -74,7 +74,7 @@ class Image:
         program = ["env", "-i", f"--chdir={self.folder}", *self.environment]
         program += [f"{name}={value}" for name, value in environment.items()]
         return [
-            *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
+            *("unshare", "--mount", "--pid", "--fork", "--propagation", "private"),
             *("sh", "-c", ENTER, "sh", str(self.root), str(data)),
             *("setpriv", f"--reuid={uid}", f"--regid={gid}", *bare, *program, *arguments),
         ]
@@ -132,9 +132,10 @@ class Container:
         return self._process.wait(STOP_SECONDS)
 
     def kill(self) -> None:
-        """End it without asking."""
-        self._process.kill()
-        self._process.wait()
+        """End it without asking: its first process, with which all others go."""
+        if self._process.poll() is None:
+            os.kill(self.init, signal.SIGKILL)
+            self._process.wait(STOP_SECONDS)
 
 
 def children(pid: int) -> list[int]:
