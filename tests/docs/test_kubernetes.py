@@ -35,7 +35,9 @@ POD = DEPLOYMENT["template"]["spec"]
 @pytest.fixture
 def config(tmp_path: Path) -> GatewayConfig:
     """The configuration of the pods, its secrets mounted elsewhere."""
-    (tmp_path / "database-url").write_text("postgresql://gateway:secret@postgres/gateway")
+    secret = tmp_path / "database-url"
+    secret.write_text("postgresql://gateway:secret@postgres/gateway")
+    secret.chmod(0o600)
     file = tmp_path / "gateway.toml"
     file.write_text((FOLDER / "gateway.toml").read_text().replace("/run/secrets/gateway", str(tmp_path)))
     loaded = load_config(file, {})

@@ -174,6 +174,8 @@ def main(bundle: str, inspected: str) -> int:
             with running(image, data, gateway, GATEWAY, "/readyz") as container:
                 check_kept(first)
                 require(container.stop() == 0, "it exits with 0 again")
+            with running(image, data, _without_posture(gateway), GATEWAY, "/readyz"):
+                check_keys(image, data)
     return 0
 
 
@@ -226,6 +228,21 @@ def check_kept(response_id: str) -> None:
         require(caller.get(f"/v1/responses/{response_id}").status == 200, "it kept the response")
         answer = caller.create({"model": MODEL, "input": "go on", "previous_response_id": response_id})
         require(answer.status == 200, "it continues the response")
+
+
+def check_keys(image: Image, data: Path) -> None:
+    """Unless it is told otherwise, callers need a key, and one can be made inside."""
+    # The key alone is on stdout, which comes first.
+    key = run(image, data, "gateway", "keys", "create", "--principal", "ada", code=0).splitlines()[0]
+    with client(GATEWAY) as caller:
+        require(caller.get("/v1/models").status == 401, "without the compose file's posture callers need a key")
+        answer = caller.call("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+        require(answer.status == 200, "a key that is made inside lets them in")
+
+
+def _without_posture(service: Mapping[str, Any]) -> dict[str, Any]:
+    environment = {name: value for name, value in service["environment"].items() if "_AUTH__" not in name}
+    return {**service, "environment": environment}
 
 
 def run(image: Image, data: Path, *command: str, code: int, environment: Mapping[str, str] | None = None) -> str:
