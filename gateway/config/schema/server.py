@@ -24,8 +24,13 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         ),
     ] = 1
     worker_start_seconds: Annotated[
-        Duration, doc("A worker that takes longer until it serves is killed and started again.", live=True, le=86_400)
-    ] = 60.0
+        Duration,
+        doc(
+            "A worker that takes longer until it serves, a migration included, is killed and started again.",
+            live=True,
+            le=86_400,
+        ),
+    ] = 300.0
     worker_start_attempts: Annotated[
         Count,
         doc(
