@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from gateway import __version__
@@ -20,8 +21,10 @@ from gateway.telemetry.status import (
     LimitUse,
     Outcome,
     Process,
+    Rejection,
     Status,
     StorageStatus,
+    Tokens,
     UpstreamStatus,
     Use,
     merge,
@@ -55,6 +58,10 @@ async def take_status(parts: Parts, config: GatewayConfig, *, started: float, dr
         clients=_tell_clients(metrics, config),
         lanes=_tell_lanes(metrics, config),
         limits=tuple(_tell_limits(metrics, config)),
+        rejections=tuple(
+            Rejection(key=key, count=count) for (key,), count in read_values(metrics.rejections_total).items()
+        ),
+        tokens=tuple(_tell_tokens(metrics)),
         responses=tuple(
             Outcome(transport=transport, status=status, count=count)
             for (transport, status), count in read_values(metrics.responses_total).items()
@@ -150,6 +157,13 @@ def _tell_limits(metrics: Metrics, config: GatewayConfig) -> Iterator[LimitUse]:
         breaches=read_values(metrics.websocket_errors_total).get((RequestTooLarge.code,), 0),
         seen=metrics.websocket_message_bytes.read(),
     )
+
+
+def _tell_tokens(metrics: Metrics) -> Iterator[Tokens]:
+    counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (model, kind), count in read_values(metrics.tokens_total).items():
+        counts[model][kind] = count
+    return (Tokens(model=model, **kinds) for model, kinds in counts.items())
 
 
 def _tell_use(level: Level, limit: int | None = None) -> Use:

@@ -210,7 +210,7 @@ class Tour:
         table = Table.grid(padding=(0, 3))
         for name, url, about, port in (
             ("gateway", self._stage.url, "SQLite in a temporary folder", _GATEWAY_PORT),
-            ("metrics", f"{self._stage.admin_url}/metrics", "for Prometheus", _ADMIN_PORT),
+            ("status", f"{self._stage.admin_url}/", "what it does now; /metrics for Prometheus", _ADMIN_PORT),
             ("simulator", self._stage.simulator_url, "stands in for vLLM", _SIMULATOR_PORT),
         ):
             note = about if f":{port}" in url else f"{about}; port {port} was in use"

@@ -127,8 +127,8 @@ def _look(url: str) -> RenderableType:
 
 def render(status: Status) -> RenderableType:
     """Return a status as it is shown at a terminal."""
-    tables = (_uses(status), _latencies(status), _limits(status), _outcomes(status), _errors(status))
-    return Group(*_head(status), *(Padding(table, (1, 0, 0, 0)) for table in tables))
+    tables = (part(status) for part in (_uses, _latencies, _limits, _outcomes, _rejections, _tokens, _errors))
+    return Group(*_head(status), *(Padding(table, (1, 0, 0, 0)) for table in tables if table.row_count))
 
 
 def _head(status: Status) -> Iterator[RenderableType]:
@@ -180,6 +180,20 @@ def _outcomes(status: Status) -> Table:
     table = _table("responses", "ended as", "count")
     for outcome in status.responses:
         table.add_row(outcome.transport, outcome.status, show_count(outcome.count))
+    return table
+
+
+def _rejections(status: Status) -> Table:
+    table = _table("refused because of", "times")
+    for rejection in status.rejections:
+        table.add_row(rejection.key, show_count(rejection.count))
+    return table
+
+
+def _tokens(status: Status) -> Table:
+    table = _table("tokens", "input", "cached", "output", "reasoning")
+    for tokens in status.tokens:
+        table.add_row(make_printable(tokens.model), *map(show_count, msgspec.structs.astuple(tokens)[1:]))
     return table
 
 

@@ -52,7 +52,7 @@ class Metrics:
         self.ttft_seconds = self._histogram(names.TTFT_SECONDS)
         self.inter_token_seconds = self._histogram(names.INTER_TOKEN_SECONDS)
         self.inter_token_tally = Tally(self.inter_token_seconds)
-        self._tokens_total = self._counter(names.TOKENS)
+        self.tokens_total = self._counter(names.TOKENS)
 
         self.upstream_healthy = self._gauge(names.UPSTREAM_HEALTHY)
         self.upstream_requests_total = self._counter(names.UPSTREAM_REQUESTS)
@@ -183,7 +183,7 @@ class Metrics:
             ("reasoning", usage.output_tokens_details.reasoning_tokens),
         ):
             if amount:
-                self.defer(self._tokens_total.labels(model, kind).inc, amount)
+                self.defer(self.tokens_total.labels(model, kind).inc, amount)
 
     def watch_calls(self, upstream: str, load: CallLoad) -> None:
         """Show the calls of an inference server under its name from now on."""

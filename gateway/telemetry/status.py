@@ -165,6 +165,36 @@ class Outcome(Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Rejection(Struct, frozen=True, kw_only=True):
+    """What was refused or ended because a bound was met.
+
+    Attributes:
+        key: of the configuration.
+        count: how often.
+    """
+
+    key: str
+    count: int
+
+
+class Tokens(Struct, frozen=True, kw_only=True):
+    """Tokens of one model, as the inference servers count them.
+
+    Attributes:
+        model: its name, or `other` for what neither the configuration nor a server's list knows.
+        input: read.
+        cached: those of them that were cached.
+        output: made.
+        reasoning: those of them that were reasoning.
+    """
+
+    model: str
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
 class Latency(Struct, frozen=True, kw_only=True):
     """How long callers wait, in seconds.
 
@@ -215,7 +245,9 @@ class Status(Struct, frozen=True, kw_only=True):
         clients: what clients hold.
         lanes: what WebSockets hold.
         limits: limits of sizes, with what was seen.
+        rejections: what was refused or ended because a bound was met, by key.
         responses: how responses ended.
+        tokens: by model.
         latency: how long callers wait.
         last_errors: the newest failures, newest first, at most 50.
     """
@@ -232,7 +264,9 @@ class Status(Struct, frozen=True, kw_only=True):
     clients: Clients
     lanes: Lanes
     limits: tuple[LimitUse, ...]
+    rejections: tuple[Rejection, ...]
     responses: tuple[Outcome, ...]
+    tokens: tuple[Tokens, ...]
     latency: Latency
     last_errors: tuple[LastError, ...]
 
@@ -265,6 +299,8 @@ def merge(documents: Sequence[Status]) -> Status:
         clients=_fold([one.clients for one in documents], newest.clients),
         lanes=_fold([one.lanes for one in documents], newest.lanes),
         limits=_merge_alike(documents, "limits", "key", _merge_limits),
+        rejections=_merge_alike(documents, "rejections", "key", _add_counts),
+        tokens=_merge_alike(documents, "tokens", "model", _add_counts),
         responses=_merge_outcomes(one for document in documents for one in document.responses),
         latency=_fold([one.latency for one in documents], newest.latency),
         last_errors=select_newest(one for document in documents for one in document.last_errors),
@@ -315,6 +351,12 @@ def _merge_outcomes(outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
         Outcome(transport=transport, status=status, count=count)
         for (transport, status), count in sorted(counts.items())
     )
+
+
+def _add_counts(parts: list[_Part]) -> _Part:
+    """Return one part with the sum of each number of all."""
+    numbers = (name for name in parts[0].__struct_fields__ if isinstance(getattr(parts[0], name), int))
+    return structs.replace(parts[0], **{name: sum(getattr(part, name) for part in parts) for name in numbers})
 
 
 def _fold(parts: Sequence[_Part], base: _Part, **known: Any) -> _Part:

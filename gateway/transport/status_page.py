@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Final
 
+from msgspec import structs
+
 from gateway.telemetry.digest import (
     UseRow,
     find_troubles,
@@ -18,7 +20,7 @@ from gateway.telemetry.digest import (
 )
 from gateway.telemetry.distribution import Distribution
 from gateway.telemetry.quantities import NOTHING, show_bytes, show_count, show_seconds, show_share, show_span, show_time
-from gateway.telemetry.status import LastError, LimitUse, Outcome, Status, StorageStatus
+from gateway.telemetry.status import LastError, LimitUse, Outcome, Rejection, Status, StorageStatus, Tokens
 from gateway.transport.charts import draw_buckets, draw_level
 
 STYLE: Final = """
@@ -102,6 +104,8 @@ def render_status(status: Status, *, refresh: int) -> str:
             _card("Clients", _levels(list_clients(status.clients))),
             _card("WebSockets", _levels(list_lanes(status.lanes))),
             _outcomes(status.responses),
+            _rejections(status.rejections),
+            _tokens(status.tokens),
             "</div>",
             _latencies(status),
             _limits(status.limits),
@@ -171,6 +175,16 @@ def _levels(rows: Iterable[UseRow]) -> str:
 def _outcomes(outcomes: Iterable[Outcome]) -> str:
     rows = [(escape(one.transport), escape(one.status), show_count(one.count)) for one in outcomes]
     return _card("Responses", _table(("transport", "ended as", "responses"), rows))
+
+
+def _rejections(rejections: Iterable[Rejection]) -> str:
+    rows = [(f"<code>{escape(one.key)}</code>", show_count(one.count)) for one in rejections]
+    return _card("Refused because of", _table(("", "times"), rows))
+
+
+def _tokens(tokens: Iterable[Tokens]) -> str:
+    rows = [(escape(one.model), *map(show_count, structs.astuple(one)[1:])) for one in tokens]
+    return _card("Tokens", _table(("model", "input", "cached", "output", "reasoning"), rows))
 
 
 def _latencies(status: Status) -> str:

@@ -10,7 +10,9 @@ from gateway.config.schema import GatewayConfig, ServerConfig, StorageConfig, Up
 from gateway.config.secret import SecretUrl
 from gateway.ports import StoreHealth, UpstreamHealth
 from gateway.protocol.errors import ResourceLimitExceeded
+from gateway.protocol.response import Usage
 from gateway.storage.memory import MemoryStore
+from gateway.telemetry.status import Tokens
 
 HOSTILE = "<script>alert(1)</script> s3cret " + "x" * 1000
 
@@ -103,6 +105,8 @@ async def test_what_clients_hold_is_told_against_the_limits_in_effect(gateway):
     metrics.client_connections.set(3)
     metrics.socket_load.waiting.set(2)
     metrics.responses_total.labels("sse", "completed").inc(4)
+    metrics.note_rejection("server.max_connections")
+    metrics.count_usage("m", Usage(input_tokens=3, output_tokens=2))
     server = structs.replace(gateway.config.server, max_connections=9)
     gateway.reload(structs.replace(gateway.config, server=server))
     with gateway.parts.engine.admit():
@@ -110,4 +114,6 @@ async def test_what_clients_hold_is_told_against_the_limits_in_effect(gateway):
     assert (status.clients.connections.now, status.clients.connections.limit) == (3, 9)
     assert (status.clients.responses.now, status.processes[0].responses) == (1, 1)
     assert status.lanes.waiting.now == 2
+    assert [(one.key, one.count) for one in status.rejections] == [("server.max_connections", 1)]
+    assert status.tokens == (Tokens(model="m", input=3, output=2),)
     assert [(one.transport, one.status, one.count) for one in status.responses] == [("sse", "completed", 4)]

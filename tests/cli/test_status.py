@@ -41,6 +41,8 @@ def test_what_a_person_looks_for_is_there(listener):
         "first token 61 35.2 ms 1.39 s 2 s",
         "responses.max_retained_bytes 131 745 B 15.9 KiB 1016 KiB 1 MiB 99 % 2",
         "sse failed 3",
+        "server.max_concurrent_requests 17",
+        "qwen-0.6b 120 000 90 000 4 321 0",
         "2027-01-16 06:13:20 /v1/responses 400 invalid_type req_00000000000000000000000000000000",
     ):
         assert line in told

@@ -16,8 +16,10 @@ from gateway.telemetry.status import (
     LimitUse,
     Outcome,
     Process,
+    Rejection,
     Status,
     StorageStatus,
+    Tokens,
     UpstreamStatus,
     Use,
 )
@@ -57,6 +59,8 @@ UPSTREAMS = st.builds(
     breaker=st.sampled_from(BREAKERS),
 )
 LIMITS = st.builds(LimitUse, key=WORDS, limit=COUNTS, breaches=COUNTS)
+REJECTIONS = st.builds(Rejection, key=WORDS, count=COUNTS)
+TOKENS = st.builds(Tokens, model=WORDS, input=COUNTS, cached=COUNTS, output=COUNTS, reasoning=COUNTS)
 OUTCOMES = st.builds(Outcome, transport=WORDS, status=WORDS, count=COUNTS)
 
 
@@ -74,6 +78,8 @@ STATUSES = st.builds(
     processes=_some(PROCESSES, lambda one: one.pid),
     upstreams=_some(UPSTREAMS, lambda one: one.name),
     limits=_some(LIMITS, lambda one: one.key),
+    rejections=_some(REJECTIONS, lambda one: one.key),
+    tokens=_some(TOKENS, lambda one: one.model),
     responses=_some(OUTCOMES, lambda one: (one.transport, one.status)),
     last_errors=st.lists(ERRORS, max_size=3).map(tuple),
 )
@@ -133,6 +139,11 @@ def make_status(**fields):
             ),
             LimitUse(key="server.max_request_body_bytes", limit=10_485_760, breaches=0, seen=_distribute([], BYTES)),
         ),
+        rejections=(
+            Rejection(key="server.max_concurrent_requests", count=17),
+            Rejection(key="websocket.max_outstanding_bytes", count=1),
+        ),
+        tokens=(Tokens(model="qwen-0.6b", input=120_000, cached=90_000, output=4321, reasoning=0),),
         responses=(
             Outcome(transport="json", status="completed", count=12),
             Outcome(transport="sse", status="completed", count=1200),

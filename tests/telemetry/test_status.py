@@ -35,7 +35,7 @@ def test_merging_one_changes_nothing_but_the_order(document):
     assert merge([once]) == once
     for name in ("time", "version", "started", "draining", "storage", "clients", "lanes", "latency"):
         assert getattr(once, name) == getattr(document, name)
-    for name in ("processes", "upstreams", "limits", "responses", "last_errors"):
+    for name in ("processes", "upstreams", "limits", "rejections", "responses", "tokens", "last_errors"):
         assert _as_set(getattr(once, name)) == _as_set(getattr(document, name))
 
 
@@ -53,7 +53,12 @@ def test_numbers_add_up(documents):
     assert merged.lanes.connections.limit == (sum(limits) if limits else None)
     assert merged.latency.first_token == add_up([document.latency.first_token for document in documents])
     assert merged.storage.failures == sum(document.storage.failures for document in documents)
-    for field, number in (("limits", "breaches"), ("responses", "count")):
+    for field, number in (
+        ("limits", "breaches"),
+        ("rejections", "count"),
+        ("responses", "count"),
+        ("tokens", "output"),
+    ):
         counted = sum(getattr(part, number) for document in documents for part in getattr(document, field))
         assert sum(getattr(part, number) for part in getattr(merged, field)) == counted
 

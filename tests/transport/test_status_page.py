@@ -63,6 +63,8 @@ def test_what_a_person_looks_for_is_there():
         "responses.max_retained_bytes 131 745 B 15.9 KiB 1016 KiB 1 MiB 99 % 2",
         "first token 61 35.2 ms",
         "sse completed 1 200",
+        "server.max_concurrent_requests 17",
+        "qwen-0.6b 120 000 90 000 4 321 0",
         "2027-01-16 09:00:00 sse 502 response_resource_limit_exceeded req_0123456789abcdef0123456789abcdef",
     ):
         assert words in text, (words, text)
