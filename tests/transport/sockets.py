@@ -107,6 +107,15 @@ class App:
                 await room.wait()
         self.connection.watch(None)
 
+    async def torn(self, path, body, receive, send):
+        """Break off in the middle, which cannot be done before there is one, nor twice."""
+        self.torn_off = [self.connection.break_off()]
+        headers = [(b"content-length", b"%d" % int(length))] if (length := path.rpartition("/")[2]) else []
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        self.torn_off += [self.connection.break_off()]
+        await send({"type": "http.response.body", "body": b"of it", "more_body": False})
+
     async def crash(self, path, body, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"x" * 5_000_000, "more_body": True})

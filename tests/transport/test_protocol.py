@@ -295,3 +295,14 @@ async def test_a_body_written_to_its_end_may_close_the_connection(serve):
     await client.send(post(b"", "last", "Connection: close"))
     async with asyncio.timeout(20):
         assert (await client.reader.read()).endswith(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(("length", "end"), [("", b"\r\n\r\n4\r\nhalf\r\n"), ("9", b"\r\n\r\nhalf")])
+async def test_an_answer_that_is_broken_off_does_not_look_whole(serve, caplog, length, end):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"", f"torn/{length}"))
+    assert (await client.rest()).endswith(end)
+    await site.empty()
+    assert site.app.torn_off == [False, True]
+    assert caplog.records == []
