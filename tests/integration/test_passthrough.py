@@ -25,6 +25,8 @@ SETTINGS = {
     "server.send_deadline_seconds": "0.5",
     "server.socket_send_buffer_bytes": "4096",
 }
+# The target is 0.1 s; a loaded machine gets some slack, and `-rP` shows the time measured.
+NOTICE_SECONDS = 1.0
 # A byte of every kind, and nothing that is JSON.
 BINARY = bytes(range(256)) * 300
 
@@ -309,7 +311,9 @@ def test_a_client_that_leaves_ends_the_call_at_once(engine, relaying, started):
         time.sleep(0.005)
     left_at = time.monotonic()
     connection.close()
-    assert engine.requests[-1].seconds_to_notice(left_at) < 1.0
+    seconds = engine.requests[-1].seconds_to_notice(left_at)
+    print(f"the server knew after {seconds * 1000:.1f} ms")
+    assert seconds < NOTICE_SECONDS
     relaying.await_log('"status":499', CHAT)
 
 

@@ -123,7 +123,7 @@ class Issuer:
     def _note_success(self, keys: SigningKeys) -> None:
         now = self._clock.monotonic()
         if keys is not self._keys:
-            _logger.info("%d keys of the issuer count from now on", len(keys))
+            _logger.info("keys of the issuer that count from now on: %d", len(keys))
         elif self._failing:
             _logger.info("the issuer's keys can be fetched again")
         self._keys, self._failing = keys, False
