@@ -45,7 +45,11 @@ class Authenticator(Protocol):
         ...
 
     def holds(self, identity: Identity) -> bool:
-        """Tell whether an identity given before still counts: not expired, not revoked; for long connections."""
+        """Tell whether an identity given before still counts: not expired, not revoked; for long connections.
+
+        Raises:
+            Unavailable: that cannot be told at the moment.
+        """
         ...
 
     async def close(self) -> None:

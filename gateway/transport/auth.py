@@ -8,7 +8,7 @@ from gateway.protocol.errors import Unauthorized
 LOCAL: Final = Identity(principal="local")
 """The owner of everything while callers are not told apart."""
 
-NO_CREDENTIAL: Final = "Send a valid key: `Authorization: Bearer …`."
+NO_CREDENTIAL: Final = "Send a valid key in the header 'Authorization: Bearer KEY'."
 """What every caller is told whose credential counts for nothing, whatever the reason."""
 
 

@@ -119,7 +119,7 @@ async def test_whatever_does_not_count_is_answered_alike(make_bench):
         error = await bench.refused(credential)
         assert (error.status, error.code, error.message) == (
             *(401, "invalid_api_key"),
-            "Send a valid key: `Authorization: Bearer …`.",
+            "Send a valid key in the header 'Authorization: Bearer KEY'.",
         )
         assert error.hints == {"www-authenticate": "Bearer"}
     # All of it in one second, in which one look must do.
