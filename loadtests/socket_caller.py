@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 from http_caller import PATH
-from websocket import ABNF, WebSocket, WebSocketTimeoutException, create_connection
+from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketTimeoutException, create_connection
 from witness import Witness, decode_event
 
 
@@ -84,6 +84,8 @@ class SocketCaller:
             yield
         except (TimeoutError, WebSocketTimeoutException):
             self._give_up("timeout", f"no end within {self._timeout:g} s")
+        except WebSocketBadStatusException as error:
+            self._give_up("wrong status", f"{error.status_code}: {(error.resp_body or b'').decode(errors='replace')}")
         except msgspec.DecodeError as error:
             self._give_up("unreadable event", str(error))
         except Exception as error:  # noqa: BLE001 - the library raises its own, those of sockets and of TLS

@@ -106,22 +106,28 @@ def test_workers_from_here_and_from_elsewhere_send_every_sample(tmp_path: Path, 
     assert "| gateway CPU per turn | not measured |" in report
 
 
-def test_broken_streams_fail_the_run_and_no_key_is_shown(tmp_path: Path) -> None:
-    async def skip_one(request: Request, reply: Reply) -> None:
-        events = list(says("All is well.").events())
-        await reply.stream(*map(frame, [*events[:2], *events[3:]]))
+def test_bad_answers_fail_the_run_and_no_key_is_shown(tmp_path: Path) -> None:
+    async def answer_badly(request: Request, reply: Reply) -> None:
+        if request.body["stream"]:
+            events = list(says("All is well.").events())
+            await reply.stream(*map(frame, [*events[:2], *events[3:]]))
+        else:
+            await reply.json({"error": {"message": f"{request.headers['authorization']} is no key"}}, 401)
 
     with Upstream() as server:
-        server.otherwise(skip_one)
-        mix = [f"--set=mix.{kind}=0" for kind in KINDS - {"sse"}]
-        target = ["--target", server.url, "--users", "1", "--seconds", "1", "--set", "run.think_seconds=0.1"]
+        server.otherwise(answer_badly)
+        mix = [f"--set=mix.{kind}={int(kind in {'json', 'sse'})}" for kind in KINDS]
+        target = ["--target", server.url, "--users", "2", "--seconds", "1"]
         done = load("run", tmp_path, *target, *mix, LOAD_API_KEY=KEY, UPSTREAM_DESCRIPTION="a script")
         assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
     assert done.returncode == 1
     turns = read(tmp_path)
-    assert {(turn.outcome, turn.fault) for turn in turns} == {(FAILED, "sequence gap")}
+    faults = Counter(turn.fault for turn in turns)
+    assert {turn.outcome for turn in turns} == {FAILED}
+    assert set(faults) == {"sequence gap", "wrong status"}
     report = (tmp_path / "report.md").read_text()
-    assert f"| sequence gap | {len(turns)} |" in report
+    assert f"| sequence gap | {faults['sequence gap']} |" in report
+    assert "Bearer *** is no key" in report
     assert "| inference server | a script |" in report
     written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert not [text for text in (*written, done.stdout, done.stderr) if KEY in text]

@@ -27,12 +27,12 @@ def answer(connection: ServerConnection, asked: dict[str, Any], changes: Callabl
 
 
 @contextmanager
-def serving(script: Script) -> Iterator[str]:
+def serving(script: Script, **options: Any) -> Iterator[str]:
     def talk(connection: ServerConnection) -> None:
         for message in connection:
             script(connection, json.loads(message))
 
-    with serve(talk, "127.0.0.1", 0) as server:
+    with serve(talk, "127.0.0.1", 0, **options) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
@@ -146,6 +146,15 @@ def test_a_lane_that_stalls_fails_although_another_is_busy() -> None:
 
     with serving(stall_one) as url:
         assert [turn.fault for turn in ask(url, "stalled", "busy", timeout=0.3)] == ["timeout"] * 2
+
+
+def test_a_refused_upgrade_tells_its_status() -> None:
+    def refuse_upgrade(connection: ServerConnection, request: Any) -> Any:
+        return connection.respond(401, "Send a valid key.")
+
+    with serving(answer, process_request=refuse_upgrade) as url:
+        (turn,) = ask(url, None)
+    assert (turn.fault, turn.detail) == ("wrong status", "401: Send a valid key.")
 
 
 def test_nobody_listens() -> None:
