@@ -246,6 +246,7 @@ def _describe(span: Span, scope: Scope, method: str, status: int) -> None:
             names.ATTR_URL_SCHEME: scope.get("scheme", "http"),
             names.ATTR_URL_PATH: scope["raw_path"].decode("latin-1"),
             names.ATTR_REQUEST_ID: scope["state"][STATE_REQUEST_ID],
+            names.ATTR_RESPONSE_ID: response_id_var.get(),
         }
     )
     if status >= 500:

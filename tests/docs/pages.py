@@ -9,6 +9,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SHELLS = ("sh", "bash", "console")
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+_ASSIGNMENTS = re.compile(r"^(?:[A-Z_]+=\S+ )+")
+
 
 class Fence(NamedTuple):
     """One fenced block of a page."""
@@ -45,9 +47,10 @@ def find_fences(*languages: str, pages: list[Path] = PAGES) -> list[Fence]:
 def find_commands(program: str = "", pages: list[Path] = PAGES) -> list[Command]:
     """Return the commands of all shell blocks that run the program; in a console block those behind the prompt."""
     return [
-        Command(fence.page, line.removeprefix("$ "))
+        Command(fence.page, command)
         for fence in find_fences(*SHELLS, pages=pages)
         for line in fence.text.splitlines()
         if line and (fence.language != "console" or line.startswith("$ "))
-        if line.removeprefix("$ ").split(maxsplit=1)[0] == program or not program
+        # What is put into the environment of one command is no part of it.
+        if (command := _ASSIGNMENTS.sub("", line.removeprefix("$ "))).split(maxsplit=1)[0] == program or not program
     ]

@@ -18,6 +18,7 @@ EXPLANATIONS = ROOT / "docs/explanation"
 CONFIG = load_config(None, {}).config
 SETTINGS = {format_path(path): (node, value) for path, node, value in walk(gateway_tree(), CONFIG)}
 METRICS = {value.name for value in vars(names).values() if isinstance(value, Metric)}
+ATTRIBUTES = {value for name, value in vars(names).items() if name.startswith("ATTR_")}
 SECTIONS = {key.partition(".")[0] for key in SETTINGS}
 FILE_ENDINGS = (".py", ".md", ".db", ".toml")
 
@@ -66,7 +67,7 @@ def test_keys_and_metrics_on_a_page_exist(page: Path) -> None:
     bracketed = {
         f"{section}.{key}" for text in marked for section, key in re.findall(r"^\[([a-z]+)\] ([a-z_]+)$", text)
     }
-    assert {key for key in keys | bracketed if not key.endswith(FILE_ENDINGS)} - set(SETTINGS) == set()
+    assert {key for key in keys | bracketed if not key.endswith(FILE_ENDINGS)} - set(SETTINGS) - ATTRIBUTES == set()
     metrics = {found for text in marked if (found := re.match(r"gateway_[a-z_]+", text))}
     assert {metric[0] for metric in metrics} - METRICS == set()
 
