@@ -56,7 +56,7 @@ svg { display: block; width: 100%; }
 .chart svg { height: 2rem; }
 .track { fill: var(--line); } .fill { fill: var(--fill); } .over { fill: var(--bad); } .mark { fill: var(--mark); }
 dl { display: grid; grid-template-columns: auto 1fr; gap: .1rem .8rem; margin: 0; } dd { margin: 0; }
-code { font: .92em ui-monospace, monospace; }
+code { font: .92em ui-monospace, monospace; } .numbers td + td { overflow-wrap: normal; }
 .texts code { font-size: .8em; } .numbers th:last-child { text-align: left; }
 @media (min-width: 60rem) { .texts td:first-child, .texts td:nth-child(2) { white-space: nowrap; } }
 @media (max-width: 50rem) {
@@ -105,10 +105,10 @@ def render_status(status: Status, *, refresh: int) -> str:
             _card("WebSockets", _levels(list_lanes(status.lanes))),
             _outcomes(status.responses),
             _rejections(status.rejections),
-            _tokens(status.tokens),
             "</div>",
             _latencies(status),
             _limits(status.limits),
+            _tokens(status.tokens),
             _last_errors(status.last_errors),
             "</main></body></html>\n",
         ]
@@ -184,7 +184,7 @@ def _rejections(rejections: Iterable[Rejection]) -> str:
 
 def _tokens(tokens: Iterable[Tokens]) -> str:
     rows = [(escape(one.model), *map(show_count, structs.astuple(one)[1:])) for one in tokens]
-    return _card("Tokens", _table(("model", "input", "cached", "output", "reasoning"), rows))
+    return _card("Tokens", _table(("", "input", "cached", "output", "reasoning"), rows, kind="numbers"))
 
 
 def _latencies(status: Status) -> str:
