@@ -83,7 +83,8 @@ def _build_oidc(oidc: OidcConfig, clock: Clock, metrics: Metrics) -> Authenticat
         from gateway.transport.oidc.issuer import Issuer  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise StartError(
-            f"[auth] mode = 'oidc' needs the package {error.name}; install responses-gateway[auth]."
+            f"[auth] mode = 'oidc' needs a package that is not there ({error.name}); install the extra: "
+            "pip install 'responses-gateway[auth]'."
         ) from error
     try:
         documents = DocumentClient(oidc)
