@@ -295,23 +295,19 @@ def _list_costs(results: Results, control: Results | None) -> Iterator[Block]:
         ("gateway memory, at the end and at most", f"{_mib(usage.resident)}, {_mib(usage.peak)}"),
         ("database reads per turn", _NOTHING if usage.reads is None else f"{usage.reads / turns:.3f}"),
     ]
-    busy = {name: cpu / seconds for name, (cpu, seconds) in results.course.cpu.items() if seconds}
-    rows += [(f"CPU of the users' process {name}", f"{share:.0%} of one core") for name, share in busy.items()]
     machine = "CPUs of the users' machine busy with whatever ran there"
     rows += [(machine, _NOTHING if usage.machine is None else f"{usage.machine:.0%}")]
-    if control is not None:
-        rows += [
-            (f"{DIRECT}CPU of the users' process {name}", f"{cpu / seconds:.0%} of one core")
-            for name, (cpu, seconds) in control.course.cpu.items()
-            if seconds
-        ]
-    yield Table(("", ""), rows)
+    busy = {
+        f"{which}CPU of the users' process {name}": cpu / seconds
+        for which, run in (("", results), (DIRECT, control))
+        for name, (cpu, seconds) in (run.course.cpu if run else {}).items()
+        if seconds
+    }
+    yield Table(("", ""), [*rows, *((name, f"{share:.0%} of one core") for name, share in busy.items())])
     if results.course.lost:
         yield Paragraph(f"No last word came from {', '.join(results.course.lost)}: turns of theirs may be missing.")
     if any(share > _BUSY for share in busy.values()):
-        yield Paragraph(
-            "The users' own processes were at their limit: the times hold their delays too. Take more workers."
-        )
+        yield Paragraph("Users' own processes were at their limit: the times hold their delays too. Take more workers.")
 
 
 def _plot(results: Results, control: Results | None, draw: Draw) -> Iterator[Block]:
