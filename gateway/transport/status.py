@@ -43,8 +43,8 @@ async def show_status_page(
     return Response(page, media_type=MediaType.HTML, headers=headers)
 
 
-@get("/config")
-async def show_config(read_config: NamedDependency[ConfigSource]) -> Response[bytes]:
+@get("/config", sync_to_thread=True)
+def show_config(read_config: NamedDependency[ConfigSource]) -> Response[bytes]:
     """Return the configuration in effect; secrets are redacted."""
     return _send_json(msgspec.json.format(msgspec.json.encode(read_config())))
 
