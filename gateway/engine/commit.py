@@ -1,8 +1,9 @@
 """Makes a finished response durable, and continuable: everything here happens before its terminal event leaves."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from msgspec import Struct, structs
@@ -12,7 +13,7 @@ from gateway.ports import Ids, Store, StoredItem, StoredResponse
 from gateway.protocol import codec
 from gateway.protocol.errors import StorageUnavailable
 from gateway.protocol.ids import prefix_of
-from gateway.protocol.response import Response
+from gateway.protocol.response import EncodedResponse
 from gateway.telemetry.metrics import Metrics
 
 
@@ -45,7 +46,7 @@ class Committer:
         self._metrics = metrics
 
     async def commit(
-        self, principal: str, response: Response, inputs: Sequence[dict[str, Any]], lineage: Lineage
+        self, principal: str, finished: EncodedResponse, inputs: Sequence[dict[str, Any]], lineage: Lineage
     ) -> None:
         """Persist a response with its new input and its output, as far as it is to be kept.
 
@@ -55,18 +56,22 @@ class Committer:
             ResourceLimitExceeded: it is kept in the session alone, which has no room for it.
             StorageUnavailable: nothing was stored.
         """
-        continuation = lineage.continuation
+        continuation, response = lineage.continuation, finished.response
         if not response.store and continuation is None:
             return
-        own = (*self._store_all("input", inputs), *self._store_all("output", response.output))
+        own = [self._store_item("input", item, codec.encode(item)) for item in inputs]
+        own += map(self._store_item, repeat("output"), response.output, finished.items)
         if continuation is not None:
             continuation.prepare(Checkpoint(response.id, (*lineage.history, *own), stored=response.store))
         if response.store:
-            await self._append(principal, response, own, lineage)
+            await self._append(principal, finished, own, lineage)
         if continuation is not None:
             continuation.publish()
 
-    async def _append(self, principal: str, response: Response, own: Sequence[StoredItem], lineage: Lineage) -> None:
+    async def _append(
+        self, principal: str, finished: EncodedResponse, own: Sequence[StoredItem], lineage: Lineage
+    ) -> None:
+        response = finished.response
         # Behind a parent that only the session knows, the row has to hold all that came before it.
         context = lineage.history if lineage.parent_id is None else ()
         record = StoredResponse(
@@ -77,7 +82,7 @@ class Committer:
             model=response.model,
             created_at=response.created_at,
             completed_at=response.completed_at,
-            snapshot=codec.encode(structs.replace(response, output=[])),
+            snapshot=finished.empty,
             items=[*(structs.replace(item, role="context") for item in context), *own],
         )
         began = time.perf_counter()
@@ -88,18 +93,18 @@ class Committer:
             raise
         self._metrics.defer(self._metrics.storage_append_seconds.observe, time.perf_counter() - began)
 
-    def _store_all(self, role: str, items: Iterable[Any]) -> Iterable[StoredItem]:
-        for item in items:
-            read = partial(getattr, item) if isinstance(item, Struct) else item.get
-            kind = str(item.__struct_config__.tag if isinstance(item, Struct) else item["type"])
-            yield StoredItem(
-                role=role,
-                type=kind,
-                id=_text(read("id", None)) or self._ids.mint(prefix_of(kind)),
-                call_id=_text(read("call_id", None)),
-                status=_text(read("status", None)),
-                data=codec.encode(item),
-            )
+    def _store_item(self, role: str, item: Any, data: bytes) -> StoredItem:
+        is_dict = isinstance(item, dict)
+        read = item.get if is_dict else partial(getattr, item)
+        kind = str(item["type"] if is_dict else item.__struct_config__.tag)
+        return StoredItem(
+            role=role,
+            type=kind,
+            id=_text(read("id", None)) or self._ids.mint(prefix_of(kind)),
+            call_id=_text(read("call_id", None)),
+            status=_text(read("status", None)),
+            data=data,
+        )
 
 
 def _text(value: Any) -> str | None:

@@ -26,9 +26,9 @@ from gateway.protocol.errors import (
     ResourceLimitExceeded,
     UpstreamError,
 )
-from gateway.protocol.events import Event, ResponseCompleted, ResponseIncomplete
+from gateway.protocol.events import Event
 from gateway.protocol.requests import build_upstream_body
-from gateway.protocol.response import Response, Usage
+from gateway.protocol.response import EncodedResponse, Response, Usage
 from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
 from gateway.protocol.turn import minimal_error
 from gateway.protocol.upstream_events import Unknown, parse
@@ -77,8 +77,8 @@ class Run:
 
     # ------------------------------------------------------------ the two forms of an answer
 
-    async def answer(self) -> Response:
-        """Make the response with one JSON body upstream, and return it once it is committed.
+    async def answer(self) -> bytes:
+        """Make the response with one JSON body upstream, and return its JSON once it is committed.
 
         Raises:
             GatewayError: it failed; nothing was stored.
@@ -88,13 +88,13 @@ class Run:
                 self._turn.begin()
                 async with self._deadline:
                     await self._infer(stream=False)
-                event = self._propose()
-                await self._commit(event.response)
+                finished = EncodedResponse(self._propose())
+                await self._commit(finished)
             except Exception as failure:
                 self._count_end("failed", failure)
                 raise
-            self._count_end(event.response.status)
-            return event.response
+            self._count_end(finished.response.status)
+            return finished.join()
 
     async def stream(self, channel: Channel) -> None:
         """Make the response as a stream of events, and tell every outcome but a cancellation.
@@ -142,21 +142,21 @@ class Run:
         """Make a response without asking the model, for a later one to continue; its two events are built first."""
         self._outbox.add(self._turn.begin()[0])
         self._turn.rewind(self._outbox.next_number)
-        event = self._propose()
-        event = structs.replace(event, response=structs.replace(event.response, usage=Usage()))
-        await self._finish(channel, event)
+        await self._finish(channel, structs.replace(self._propose(), usage=Usage()))
 
-    async def _finish(self, channel: Channel, event: ResponseCompleted | ResponseIncomplete) -> None:
+    async def _finish(self, channel: Channel, response: Response) -> None:
         """Measure the terminal event, commit the response, and only then send the event."""
+        finished = EncodedResponse(response)
+        event = self._turn.announce(finished)
         data = self._outbox.encode(event)
         try:
-            await self._commit(event.response)
+            await self._commit(finished)
         except Exception:
             self._turn.rewind(event.sequence_number)
             raise
         self._outbox.keep(event, data)
         await channel.end(self._outbox.take())
-        self._count_end(event.response.status)
+        self._count_end(response.status)
 
     def _begin_stream(self) -> None:
         """Encode the first events; a request too large to be echoed fails before any upstream call."""
@@ -347,15 +347,13 @@ class Run:
 
     # ------------------------------------------------------------ the end
 
-    def _propose(self) -> ResponseCompleted | ResponseIncomplete:
-        event = self._turn.propose(int(self._clock.now()))
-        assert isinstance(event, ResponseCompleted | ResponseIncomplete)
-        return event
+    def _propose(self) -> Response:
+        return self._turn.propose(int(self._clock.now()))
 
-    async def _commit(self, response: Response) -> None:
+    async def _commit(self, finished: EncodedResponse) -> None:
         plan = self._plan
-        await self._committer.commit(plan.caller.principal, response, plan.inputs, plan.lineage)
-        self._turn.settle(response)
+        await self._committer.commit(plan.caller.principal, finished, plan.inputs, plan.lineage)
+        self._turn.settle(finished.response)
 
     def _count_end(self, status: str, error: Exception | None = None) -> None:
         metrics = self._metrics

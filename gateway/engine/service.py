@@ -209,7 +209,7 @@ class Engine:
         """
         run = self._run(plan)
         try:
-            return codec.encode(await run.answer())
+            return await run.answer()
         finally:
             del self._runs[plan.response_id]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from gateway.protocol import codec
 from gateway.protocol.response import Response
@@ -15,9 +15,9 @@ class Event(Struct, tag_field="type", kw_only=True, gc=False):
 
 
 class ResponseEvent(Event, kw_only=True):
-    """Carries a snapshot of the response."""
+    """Carries a snapshot of the response, encoded already where the same one is told or stored as well."""
 
-    response: Response
+    response: Response | Raw
 
 
 class ItemEvent(Event, kw_only=True):

@@ -1,9 +1,9 @@
 """Phases of a response and the moves between them, as one table."""
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Phase(Enum):
+class Phase(StrEnum):
     """Where a response stands; the values of the last six are the API's `status`."""
 
     ADMITTED = "admitted"

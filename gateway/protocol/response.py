@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field, structs
+
+from gateway.protocol import codec
+
+_NO_OUTPUT = b'"output":[]'
 
 
 class InputDetails(Struct, kw_only=True):
@@ -87,6 +91,32 @@ class Response(Struct, kw_only=True):
     usage: Usage | None = None
     user: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
+
+
+class EncodedResponse:
+    """A finished response as JSON, each part of it encoded once: for the client, for storage and for what continues it.
+
+    Args:
+        response: the response.
+
+    Attributes:
+        response: the response.
+        empty: its JSON with nothing in `output`.
+        items: the JSON of each item of its output.
+    """
+
+    __slots__ = ("empty", "items", "response")
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+        self.empty = codec.encode(structs.replace(response, output=[]))
+        self.items = [codec.encode(item) for item in response.output]
+
+    def join(self) -> bytes:
+        """Return the JSON of the whole response."""
+        # What stands before the output is flat, and quotes inside its texts are escaped.
+        head, _, tail = self.empty.partition(_NO_OUTPUT)
+        return b'%b"output":[%b]%b' % (head, b",".join(self.items), tail)
 
 
 class DeletedResponse(Struct, kw_only=True):

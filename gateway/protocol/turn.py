@@ -7,7 +7,7 @@ moves the bytes.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec import ValidationError, structs
+from msgspec import Raw, ValidationError, structs
 
 from gateway.protocol import codec, events
 from gateway.protocol import upstream_events as up
@@ -19,7 +19,15 @@ from gateway.protocol.events import ErrorDetail, ErrorEvent, Event
 from gateway.protocol.ledger import Ledger
 from gateway.protocol.lifecycle import Phase, move
 from gateway.protocol.limits import MINIMAL_ERROR_BYTES, Limits
-from gateway.protocol.response import IncompleteDetails, Response, ResponseError, Usage, add_usage, read_usage
+from gateway.protocol.response import (
+    EncodedResponse,
+    IncompleteDetails,
+    Response,
+    ResponseError,
+    Usage,
+    add_usage,
+    read_usage,
+)
 
 _ENDED_STATUS: dict[type[up.Ended], str] = {
     up.Completed: "completed",
@@ -81,9 +89,8 @@ class Turn:
     def begin(self) -> list[Event]:
         """Start the response and return `response.created` and `response.in_progress`."""
         self.phase = move(self.phase, Phase.IN_PROGRESS)
-        return self._number(
-            [events.ResponseCreated(response=self.response), events.ResponseInProgress(response=self.response)]
-        )
+        same = Raw(codec.encode(self.response))
+        return self._number([events.ResponseCreated(response=same), events.ResponseInProgress(response=same)])
 
     def repeat_progress(self) -> Event:
         """Return `response.in_progress` once more, for a client that has heard nothing for long."""
@@ -132,26 +139,28 @@ class Turn:
 
     # ------------------------------------------------------------ the way out
 
-    def propose(self, now: int) -> Event:
-        """Return the terminal event as the rounds ended; the response stays open until `settle`.
+    def propose(self, now: int) -> Response:
+        """Return the response as the rounds ended; it stays open until `settle`.
 
-        So the event can be measured and persisted first, and the turn can still fail.
+        So it can be measured and persisted first, and the turn can still fail.
         """
-        status = "incomplete" if self._reason else "completed"
-        response = structs.replace(
+        return structs.replace(
             self.response,
-            status=status,
+            status="incomplete" if self._reason else "completed",
             completed_at=None if self._reason else now,
             incomplete_details=IncompleteDetails(reason=self._reason) if self._reason else None,
             output=self.output,
             usage=self.usage,
         )
-        kind = events.ResponseIncomplete if self._reason else events.ResponseCompleted
-        return self._number([kind(response=response)])[0]
+
+    def announce(self, proposed: EncodedResponse) -> Event:
+        """Return the terminal event of a proposed response."""
+        kind = events.ResponseIncomplete if proposed.response.status == "incomplete" else events.ResponseCompleted
+        return self._number([kind(response=Raw(proposed.join()))])[0]
 
     def settle(self, response: Response) -> None:
         """End the response as proposed."""
-        self.phase = move(self.phase, Phase(response.status))
+        self.phase = move(self.phase, Phase.INCOMPLETE if response.status == "incomplete" else Phase.COMPLETED)
         self.response = response
 
     def fail(self, error: GatewayError, round_: Round | None = None) -> tuple[list[Event], Iterator[Event]]:

@@ -19,7 +19,7 @@ from harness.engine import Answer, call, message, reasoning, says
 
 from gateway.engine.commit import Committer, Lineage
 from gateway.protocol.errors import NotFound, ResourceLimitExceeded, StorageUnavailable
-from gateway.protocol.response import Response
+from gateway.protocol.response import EncodedResponse, Response
 from gateway.storage.memory import MemoryStore
 from gateway.telemetry.metrics import Metrics
 
@@ -93,7 +93,7 @@ async def test_an_item_without_an_id_gets_one(given, kept):
     store = MemoryStore()
     response = Response(id="resp_1", created_at=1, status="completed", model="m")
     await Committer(store, CountingIds(), Metrics()).commit(
-        "local", response, [{"type": "unheard_of", "id": given}], Lineage()
+        "local", EncodedResponse(response), [{"type": "unheard_of", "id": given}], Lineage()
     )
     assert (await store.response("local", "resp_1")).items[0].id.startswith(kept)
 

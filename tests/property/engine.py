@@ -18,7 +18,7 @@ from gateway.protocol.errors import GatewayError
 from gateway.protocol.events import Event
 from gateway.protocol.ledger import charge
 from gateway.protocol.limits import Limits
-from gateway.protocol.response import Response
+from gateway.protocol.response import EncodedResponse, Response
 from gateway.protocol.turn import Turn
 from gateway.protocol.upstream_events import parse
 
@@ -66,9 +66,9 @@ class Client:
         self.hear(self.turn.ingest(round_, parse(b"", json.dumps(event).encode())))
 
     def finish(self) -> "Client":
-        event = self.turn.propose(1_790_000_002)
-        self.hear([event])
-        self.turn.settle(event.response)
+        proposed = EncodedResponse(self.turn.propose(1_790_000_002))
+        self.hear([self.turn.announce(proposed)])
+        self.turn.settle(proposed.response)
         return self
 
     def fail(self, error: GatewayError, round_: Round | None = None) -> "Client":

@@ -9,6 +9,7 @@ from gateway.protocol import upstream_events as up
 from gateway.protocol.errors import GatewayError, InternalError, ResourceLimitExceeded, UpstreamError
 from gateway.protocol.lifecycle import Phase
 from gateway.protocol.limits import Limits
+from gateway.protocol.response import EncodedResponse
 from gateway.protocol.turn import Turn, minimal_error
 
 MESSAGE = {
@@ -366,7 +367,7 @@ def test_items_that_fit_before_a_breach_are_still_told(streamed):
 def test_a_rejected_proposal_gives_its_number_back():
     client = Client()
     client.ingest(client.turn.open_round(), completed())
-    proposed = client.turn.propose(1)
+    proposed = client.turn.announce(EncodedResponse(client.turn.propose(1)))
     client.turn.rewind(proposed.sequence_number)
     client.fail(GatewayError("The database is away."))
     assert [event["sequence_number"] for event in client.told] == [0, 1, 2]
