@@ -16,8 +16,9 @@ DONE_DATA = b"[DONE]"
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-# The common form of an event, where one may begin.
-_COMMON = re.compile(rb"(?:\A|(?<=\n\n))(?:event: ([^\n]*+)\n)?data: ([^\n]*+)\n\n")
+_EVENT = b"event: "
+_BETWEEN = b"\n\n" + _EVENT
+_DATA = b"\ndata: "
 # Room for the `event:`, `id:` and comment lines around one data line of the largest size, in the common form.
 _BLOCK_SLACK = 64 * 1024
 
@@ -80,12 +81,15 @@ class SseDecoder:
     # ------------------------------------------------------------ the common form
 
     def _split(self, events: bytes) -> list[Block] | None:
-        """Return the events of bytes that hold nothing but whole ones in the common form, else None."""
-        if len(events) > self._max or b"\r" in events:
+        """Return the events of bytes that hold nothing but whole ones, each a name and one line of data, else None."""
+        if len(events) > self._max or not events.startswith(_EVENT) or b"\r" in events:
             return None
-        blocks: list[Block] = _COMMON.findall(events)
-        if len(blocks) != events.count(b"\n\n"):
-            return None
+        blocks: list[Block] = []
+        for event in events[len(_EVENT) : -2].split(_BETWEEN):
+            name, mark, data = event.partition(_DATA)
+            if not mark or b"\n" in name or b"\n" in data:
+                return None
+            blocks.append((name, data))
         self._at_start = False
         return blocks
 

@@ -127,14 +127,14 @@ class Turn:
         if not isinstance(body, dict) or not isinstance(body.get("output"), list):
             status = body.get("status") if isinstance(body, dict) else None
             if status in _FAILURES or (isinstance(body, dict) and body.get("error")):
-                raise _failure_of(body, status if status in _FAILURES else "failed")
+                raise _failure_of(body.get("error"), status if status in _FAILURES else "failed")
             raise UpstreamError("The upstream answered JSON that is not a response.", code="upstream_invalid_body")
         if body.get("status", "completed") in ("queued", "in_progress"):
             raise UpstreamError("The upstream answered a response that is not finished.", code="upstream_invalid_body")
         for index, item in enumerate(body["output"]):
             if isinstance(item, dict):
                 self._take(round_, up.ItemDone(item=item, output_index=index))
-        self._take(round_, up.Completed(response=body))
+        self._take(round_, up.Completed(response=up.read_snapshot(body)))
         return self._hand_over()
 
     # ------------------------------------------------------------ the way out
@@ -214,23 +214,23 @@ class Turn:
         return out
 
     def _end_round(self, round_: Round, event: up.Ended) -> None:
-        snapshot = event.response or {}
-        status = snapshot.get("status")
+        snapshot = event.response or up.Snapshot()
+        status = snapshot.status
         if status not in ("completed", "incomplete", "failed", "cancelled"):
             status = _ENDED_STATUS[type(event)]
-        round_.response_id, round_.model = up.text_of(snapshot.get("id")), up.text_of(snapshot.get("model"))
-        round_.usage = read_usage(snapshot.get("usage"))
+        round_.response_id, round_.model = up.text_of(snapshot.id), up.text_of(snapshot.model)
+        round_.usage = read_usage(snapshot.usage)
         self.usage = add_usage(self.usage, round_.usage)
         if status in _FAILURES:
-            raise _failure_of(snapshot, status)
-        output = snapshot.get("output")
+            raise _failure_of(snapshot.error, status)
+        output = snapshot.output
         for index, item in enumerate(output if isinstance(output, list) else []):
-            self._owed.extend(self._items.adopt(round_, index, item))
+            self._owed += self._items.adopt(round_, index, item)
         if status == "incomplete":
-            details = snapshot.get("incomplete_details")
+            details = snapshot.incomplete_details
             reason = details.get("reason") if isinstance(details, dict) else None
             round_.reason = self._reason = reason if isinstance(reason, str) and reason else "max_output_tokens"
-        self._owed.extend(self._items.end(round_, truncated=status == "incomplete"))
+        self._owed += self._items.end(round_, truncated=status == "incomplete")
         round_.ended = True
 
     def _failures(self, error: GatewayError) -> Iterator[Event]:
@@ -283,8 +283,7 @@ def _response_error(error: GatewayError) -> ResponseError:
     return found
 
 
-def _failure_of(snapshot: dict[str, Any], status: str) -> UpstreamError:
-    error = snapshot.get("error")
+def _failure_of(error: Any, status: str) -> UpstreamError:
     fields: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
     message = up.text_of(fields.get("message")) or f"The upstream ended the response as {status}."
     return UpstreamError(message[: up.MAX_ERROR_MESSAGE], code=up.read_code(fields.get("code")))

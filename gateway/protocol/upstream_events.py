@@ -49,10 +49,22 @@ class InProgress(UpstreamEvent, tag="response.in_progress"): ...
 # fmt: on
 
 
+class Snapshot(Struct, kw_only=True, gc=False):
+    """What is wanted of an engine's finished response, as it came; the rest, all that it echoes, is not decoded."""
+
+    id: Any = None
+    model: Any = None
+    status: Any = None
+    output: Any = None
+    usage: Any = None
+    error: Any = None
+    incomplete_details: Any = None
+
+
 class Ended(UpstreamEvent):
     """The engine's terminal event; its `response` decides over the event's name."""
 
-    response: dict[str, Any] | None = None
+    response: Snapshot | None = None
 
 
 # fmt: off
@@ -224,11 +236,18 @@ def _classify(name: bytes, data: bytes) -> UpstreamEvent:
         return Unknown(kind=kind)
     try:
         given = {name: value for name, value in fields.items() if value is not None}
+        if isinstance(given.get("response"), dict):
+            given["response"] = read_snapshot(given["response"])
         return codec.convert(given, _Known)  # type: ignore[no-any-return]
     except ValidationError as error:
         raise UpstreamError(
             f"The upstream sent a malformed {kind} event: {error}.", code="upstream_invalid_event"
         ) from error
+
+
+def read_snapshot(response: dict[str, Any]) -> Snapshot:
+    """Return what is wanted of a response object."""
+    return Snapshot(**{name: response.get(name) for name in Snapshot.__struct_fields__})
 
 
 _TAGS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in _Known.__args__)
