@@ -20,7 +20,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.transport.connection import ClientLeft, ClientWatch, RequestTimeout, find_connection
 from gateway.transport.edge import STATE_CLIENT_LEFT
 from gateway.transport.http import RawHeaders, read_body
-from gateway.transport.wire_errors import name_code, send_error
+from gateway.transport.wire_errors import STATE_FAILURE, Failure, name_code, send_error
 
 # They belong to one connection, or are said by whoever holds it; `x-request-id` is the gateway's own.
 _DROPPED: Final = frozenset(
@@ -85,6 +85,7 @@ class RelayEndpoint:
             scope["state"][STATE_CLIENT_LEFT] = True
             self._metrics.client_disconnects_total.inc()
         except GatewayError as error:
+            scope["state"][STATE_FAILURE] = Failure.of(error)
             self._metrics.response_errors_total.labels(code=name_code(error)).inc()
             log_failure(error, path)
             # The status of an answer that has begun is out. That it ends too early is all that can still be told.

@@ -41,6 +41,15 @@ def find_codes() -> set[str]:
     return {code for code in codes if isinstance(code, str)}
 
 
+def find_named_values(node: ast.AST) -> list[tuple[str | None, ast.expr]]:
+    """Return what a node gives a name to: a keyword argument, or a plain name."""
+    if isinstance(node, ast.keyword):
+        return [(node.arg, node.value)]
+    if isinstance(node, ast.Assign):
+        return [(target.id, node.value) for target in node.targets if isinstance(target, ast.Name)]
+    return []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
@@ -70,6 +79,18 @@ def test_keys_and_metrics_on_a_page_exist(page: Path) -> None:
     assert {key for key in keys | bracketed if not key.endswith(FILE_ENDINGS)} - set(SETTINGS) - ATTRIBUTES == set()
     metrics = {found for text in marked if (found := re.match(r"gateway_[a-z_]+", text))}
     assert {metric[0] for metric in metrics} - METRICS == set()
+
+
+def test_errors_name_bounds_that_can_be_configured() -> None:
+    bounds = {
+        value.value
+        for path in (ROOT / "gateway").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name, value in find_named_values(node)
+        if name == "bound" and isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+    assert len(bounds) > 15
+    assert bounds - set(SETTINGS) == set()
 
 
 def test_the_limits_page_tells_the_defaults() -> None:

@@ -76,6 +76,12 @@ _PARAMETERS: dict[str, Schema] = {
         "description": "Goes with traceparent.",
         "schema": {"type": "string"},
     },
+    "Baggage": {
+        "name": "baggage",
+        "in": "header",
+        "description": "Handed on to the inference server as it is.",
+        "schema": {"type": "string"},
+    },
 }
 
 
