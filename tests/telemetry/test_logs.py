@@ -6,6 +6,7 @@ import sys
 
 import msgspec
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from gateway.telemetry.logs import (
     ConsoleFormatter,
@@ -16,6 +17,7 @@ from gateway.telemetry.logs import (
     response_id_var,
     use_json,
 )
+from gateway.telemetry.tracing import Tracing
 
 
 @pytest.fixture
@@ -58,6 +60,20 @@ def test_lines_carry_the_ids_of_the_request():
     line = msgspec.json.decode(in_request(lambda: JsonFormatter().format(record())))
     assert (line["request_id"], line["response_id"]) == ("req_1", "resp_1")
     assert "request_id=req_1 response_id=resp_1" in in_request(lambda: ConsoleFormatter().format(record()))
+
+
+def test_lines_carry_the_ids_of_the_trace():
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    caller = {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}
+
+    def work(tracing):
+        with tracing.start_request("GET", caller) as span:
+            return msgspec.json.decode(JsonFormatter().format(record())), span.ids
+
+    traced, ids = in_request(lambda: work(Tracing(TracerProvider(shutdown_on_exit=False))))
+    assert ids == (trace_id, traced["span_id"]) == (traced["trace_id"], ids[1])
+    untraced, _ = in_request(lambda: work(Tracing()))
+    assert (untraced["trace_id"], "span_id" in untraced) == (trace_id, False)
 
 
 def test_json_stays_one_line_whatever_is_logged():
