@@ -45,8 +45,8 @@ def command(
 
     Logs go to stderr. The first signal lets running responses finish, a second one ends them as failed. SIGHUP reads
     the configuration again and applies what needs no restart. With several workers, signals go to this process, which
-    passes them on. Exit codes: 0 after an orderly end, 1 when the start
-    failed or a second signal cut work off, 2 for an unusable configuration.
+    passes them on. Exit codes: 0 after an orderly end, 1 when the start failed or a second signal cut work off, 2 for
+    an unusable configuration.
     """
     flags = {
         "server.host": host,
