@@ -14,6 +14,11 @@ from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
 from gateway.transport.routes import ROUTES, build_responses_route
 from gateway.transport.wire_errors import respond_with_error
 
+_EXPOSED = [
+    *("x-request-id", "retry-after", "x-should-retry"),
+    *("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+]
+
 
 def build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
     """Build the app from the parts; of the configuration it takes the origins of pages at its making only."""
@@ -44,4 +49,4 @@ def _cors_config(origins: Sequence[str]) -> CORSConfig | None:
     """Let the listed pages read answers; without any, the hot path is spared the layer."""
     if not origins:
         return None
-    return CORSConfig(allow_origins=list(origins), expose_headers=["x-request-id", "retry-after", "x-should-retry"])
+    return CORSConfig(allow_origins=list(origins), expose_headers=_EXPOSED)

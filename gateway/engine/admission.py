@@ -1,8 +1,9 @@
 """Who may start now: the count of running responses, the drain, and the seats of one inference server."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Self
 
 from anyio import CapacityLimiter, WouldBlock
 
@@ -48,7 +49,7 @@ class Admission:
             return False
         return True
 
-    def admit(self) -> "_Place":
+    def admit(self) -> "Place":
         """Hold a place for one response, from now until the `with` block ends.
 
         Raises:
@@ -64,7 +65,7 @@ class Admission:
             )
         self._active.move(1)
         self._idle.clear()
-        return _Place(self._leave)
+        return Place(self._leave)
 
     def _leave(self) -> None:
         self._active.move(-1)
@@ -72,19 +73,25 @@ class Admission:
             self._idle.set()
 
 
-class _Place:
-    """What somebody holds until the end of a `with` block. A class: generators cost the hot path more."""
+class Place:
+    """What somebody holds until the end of a `with` block. A class: generators cost the hot path more.
 
-    __slots__ = ("_leave",)
+    Args:
+        leave: gives it back.
+        headers: what is left for its holder, in the form of headers with names in lower case.
+    """
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave = leave
+    __slots__ = ("headers", "leave")
 
-    def __enter__(self) -> None:
-        pass
+    def __init__(self, leave: Callable[[], None], headers: Mapping[str, str] | None = None) -> None:
+        self.leave = leave
+        self.headers = headers or {}
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self._leave()
+        self.leave()
 
 
 class Seats:
@@ -114,7 +121,7 @@ class Seats:
         self._wait_seconds = wait_seconds
         self._places.total_tokens = limit
 
-    async def take(self) -> _Place:
+    async def take(self) -> Place:
         """Hold a seat, from now until the `with` block ends.
 
         Raises:
@@ -126,7 +133,7 @@ class Seats:
         except WouldBlock:
             await self._wait(call)
         self.running.move(1)
-        return _Place(partial(self._leave, call))
+        return Place(partial(self._leave, call))
 
     def _leave(self, call: object) -> None:
         self.running.move(-1)

@@ -2,17 +2,17 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from gateway.config.schema import GatewayConfig
-from gateway.engine.admission import Admission, Seats
+from gateway.engine.admission import Admission, Place, Seats
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer, Lineage
 from gateway.engine.delivery import Channel
 from gateway.engine.failures import shutting_down
 from gateway.engine.input_items import Page, list_input_items
 from gateway.engine.plan import Caller, Plan, RunSettings
+from gateway.engine.quotas import Quotas
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, Sessions
@@ -79,6 +79,7 @@ class Engine:
         self._cutting_off = False
         self._committer = Committer(store, ids, metrics)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
+        self._quotas = Quotas(config.limits, clock.monotonic())
         self._coalescer = Coalescer(
             lambda: self._admission.active,
             seconds=config.engine.coalesce_seconds,
@@ -100,6 +101,7 @@ class Engine:
         """
         self._adopt(config)
         self._admission.resize(config.server.max_concurrent_requests)
+        self._quotas.reconfigure(config.limits, self._clock.monotonic())
         self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
         for name, upstream in config.upstream_map().items():
             self._seats[name].resize(upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
@@ -117,13 +119,18 @@ class Engine:
         """Return the memory of a new connection, within the bounds of the configuration in effect."""
         return self._sessions.open()
 
-    def admit(self) -> AbstractContextManager[None]:
+    def admit(self, principal: str) -> Place:
         """Hold a place for one response, from before it is prepared until its last byte is sent.
+
+        Args:
+            principal: who asks, and against whose limits it counts.
 
         Raises:
             Unavailable: draining, or at `[server] max_concurrent_requests`.
+            RateLimitExceeded: more than `[limits]` allows.
         """
-        return self._admission.admit()
+        place = self._admission.admit()
+        return self._quotas.enter(place, principal, self._clock.monotonic()) if self._quotas.apply else place
 
     def read(self, body: bytes) -> tuple[CreateRequest, Route]:
         """Return the request a body holds, and the upstream its model belongs to.

@@ -26,6 +26,7 @@ it the form it has on the wire.
 """
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 INVALID_REQUEST = "invalid_request_error"
@@ -194,11 +195,35 @@ class MethodNotAllowed(InvalidRequest):
 
 
 class RateLimitExceeded(GatewayError):
-    """The caller has more under way than it may; the same request may be taken later."""
+    """The caller has more under way than it may; the same request may be taken later.
+
+    Args:
+        message: what there is too much of.
+        bound: key of the configuration that says how much there may be.
+        retry_after: seconds after which a retry makes sense, if that is known.
+        headers: further headers that tell what is left, names in lower case.
+    """
 
     status = 429
     type = RATE_LIMIT
     code = "rate_limit_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        bound: str | None = None,
+        retry_after: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, bound=bound)
+        self.retry_after = retry_after
+        self._headers = headers or {}
+
+    @property
+    def hints(self) -> dict[str, str]:
+        """As of any error, and what is left."""
+        return {**super().hints, **self._headers}
 
 
 class ResourceLimitExceeded(GatewayError):

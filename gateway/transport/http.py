@@ -8,6 +8,7 @@ from litestar.enums import ScopeType
 from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Send
 
 from gateway.config.schema import GatewayConfig, ServerConfig
+from gateway.engine.admission import Place
 from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, RequestTooLarge
@@ -65,18 +66,19 @@ class ResponsesEndpoint:
     async def _serve(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         server = self._server
         connection = find_connection(scope)
-        with self._engine.admit():
+        principal = scope["state"][STATE_IDENTITY].principal
+        with self._engine.admit(principal) as place:
             body = await read_body(scope, receive, server, connection)
             self._metrics.defer(self._metrics.request_body_bytes.observe, len(body))
             request, route = self._engine.read(body)
             caller = Caller(
-                principal=scope["state"][STATE_IDENTITY].principal,
+                principal=principal,
                 transport="sse" if request.stream else "json",
                 headers=route.pick_headers(scope["headers"]),
             )
             plan = await self._engine.prepare(caller, request, route)
             response_id_var.set(plan.response_id)
-            headers = _extra_headers(plan)
+            headers = _extra_headers(plan, place)
             if request.stream:
                 await self._stream(plan, EventStream(connection, send, headers, server, self._metrics), connection)
             else:
@@ -156,8 +158,9 @@ async def _body_chunks(receive: Receive) -> AsyncIterator[bytes]:
             return
 
 
-def _extra_headers(plan: Plan) -> RawHeaders:
+def _extra_headers(plan: Plan, place: Place) -> RawHeaders:
     toolset = plan.request.toolset
-    if not toolset.unsupported:
-        return []
-    return [(b"x-gateway-unsupported-tools", toolset.name_unsupported().encode("ascii"))]
+    headers = [(name.encode(), value.encode()) for name, value in place.headers.items()]
+    if toolset.unsupported:
+        headers.append((b"x-gateway-unsupported-tools", toolset.name_unsupported().encode("ascii")))
+    return headers

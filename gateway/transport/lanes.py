@@ -206,7 +206,7 @@ class LaneConnection:
         # It may have waited for long; and whoever may do nothing forgets nothing either.
         self._check_caller()
         with (
-            engine.admit(),
+            engine.admit(self._principal),
             self._session.begin(frame.stream_id, frame.body.get("previous_response_id")) as continuation,
         ):
             request, route = engine.read_fields(frame.body, on_websocket=True)

@@ -18,7 +18,7 @@ from gateway.ports import RelayedAnswer
 from gateway.protocol.errors import GatewayError
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.connection import ClientLeft, ClientWatch, RequestTimeout, find_connection
-from gateway.transport.edge import STATE_CLIENT_LEFT
+from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_IDENTITY
 from gateway.transport.http import RawHeaders, read_body
 from gateway.transport.wire_errors import STATE_FAILURE, Failure, name_code, send_error
 
@@ -76,7 +76,7 @@ class RelayEndpoint:
     async def _serve(self, path: str, scope: HTTPScope, receive: Receive, send: Send) -> None:
         connection = find_connection(scope)
         try:
-            with self._engine.admit():
+            with self._engine.admit(scope["state"][STATE_IDENTITY].principal):
                 body = await read_body(scope, receive, self._server, connection)
                 query, headers = scope["query_string"].decode("latin-1"), scope["headers"]
                 async with ClientWatch(connection), self._relay.open(path, query, body, headers) as answer:

@@ -109,7 +109,7 @@ async def test_what_clients_hold_is_told_against_the_limits_in_effect(gateway):
     metrics.count_usage("m", Usage(input_tokens=3, output_tokens=2))
     server = structs.replace(gateway.config.server, max_connections=9)
     gateway.reload(structs.replace(gateway.config, server=server))
-    with gateway.parts.engine.admit():
+    with gateway.parts.engine.admit("local"):
         status = await gateway.read_status()
     assert (status.clients.connections.now, status.clients.connections.limit) == (3, 9)
     assert (status.clients.responses.now, status.processes[0].responses) == (1, 1)

@@ -113,7 +113,7 @@ async def test_a_response_that_begins_afterwards_is_refused_before_the_upstream_
         await begin()
     assert_overloaded(refused.value)
     assert bench.upstream.calls == []
-    with pytest.raises(Unavailable), bench.engine.admit():
+    with pytest.raises(Unavailable), bench.engine.admit("local"):
         raise AssertionError("admitted")
 
 

@@ -373,11 +373,11 @@ async def test_models_cannot_be_listed_without_an_upstream(bench):
 
 
 async def test_an_engine_that_drains_takes_nothing_new_and_waits_for_the_rest(bench):
-    with bench.engine.admit():
+    with bench.engine.admit("local"):
         assert bench.engine.active == 1
         bench.engine.begin_drain()
         with pytest.raises(Unavailable):
-            bench.engine.admit().__enter__()
+            bench.engine.admit("local").__enter__()
         drained = asyncio.create_task(bench.engine.drained(LONG))
         await settle()
         assert not drained.done()
@@ -428,10 +428,10 @@ async def test_limits_on_numbers_count_what_began_before():
         upstream=UpstreamConfig(max_concurrent=1, max_concurrent_wait_seconds=0),
     )
     seats = (await bench.plan()).route.seats
-    with bench.engine.admit(), await seats.take():
+    with bench.engine.admit("local"), await seats.take():
         bench.engine.reconfigure(smaller)
         assert (await bench.plan()).route.seats is seats
         with pytest.raises(Unavailable, match="max_concurrent_requests"):
-            bench.engine.admit().__enter__()
+            bench.engine.admit("local").__enter__()
         with pytest.raises(Unavailable, match="limit of 1 concurrent calls"):
             await seats.take()

@@ -94,7 +94,7 @@ async def test_a_store_that_is_down_asks_to_come_back():
 
 async def test_a_request_beyond_the_limit_is_refused_before_it_is_read():
     site = Site(server={"max_concurrent_requests": 1})
-    with site.bench.engine.admit():
+    with site.bench.engine.admit("local"):
         client = Conversation(request())
         await client.serve(site.endpoint)
     assert (client.status, error_of(client)["code"]) == (503, "server_is_overloaded")

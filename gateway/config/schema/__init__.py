@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from gateway.config.schema.auth import AuthConfig
+from gateway.config.schema.limits import LimitsConfig
 from gateway.config.schema.oidc import OidcConfig
 from gateway.config.schema.responses import EngineConfig, ResponsesConfig
 from gateway.config.schema.section import Section
@@ -21,6 +22,7 @@ __all__ = [
     "AuthConfig",
     "EngineConfig",
     "GatewayConfig",
+    "LimitsConfig",
     "OidcConfig",
     "ResponsesConfig",
     "Section",
@@ -41,6 +43,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     admin: AdminConfig = field(default_factory=AdminConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     oidc: OidcConfig = field(default_factory=OidcConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
     upstream: UpstreamConfig | None = None
     upstreams: Mapping[str, UpstreamConfig] = {}
     websocket: WebSocketConfig = field(default_factory=WebSocketConfig)
