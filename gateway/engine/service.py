@@ -1,11 +1,12 @@
 """The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission, Place, Seats
+from gateway.engine.archive import Archive, decode_item
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer, Lineage
 from gateway.engine.delivery import Channel
@@ -16,14 +17,11 @@ from gateway.engine.quotas import Quotas
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, Sessions
-from gateway.ports import Clock, Deletion, Ids, Store, StoredItem, StoredResponse, Upstream
+from gateway.ports import Clock, Deletion, Ids, Store, Upstream
 from gateway.protocol import codec
 from gateway.protocol.carriage import carry_item
 from gateway.protocol.errors import (
     GatewayError,
-    InvalidRequest,
-    PreviousResponseNotFound,
-    ResponseNotFound,
 )
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.ids import prefix_of
@@ -68,6 +66,7 @@ class Engine:
         ids: Ids,
     ) -> None:
         self._store = store
+        self._archive = Archive(store)
         self._metrics = metrics
         self._tracing = tracing
         self._clock = clock
@@ -174,9 +173,9 @@ class Engine:
         kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
         if _needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
             await self._store.verify()
-        stored = await self._load_history(caller.principal, parent_id) if kept is None else kept.items
-        history = drop_incomplete_calls(_decode(item) for item in stored)
-        new = await self._resolve_references(caller.principal, request.items)
+        stored = await self._archive.load_history(caller.principal, parent_id) if kept is None else kept.items
+        history = drop_incomplete_calls(decode_item(item) for item in stored)
+        new = await self._archive.resolve_references(caller.principal, request.items)
         shown = drop_incomplete_calls(new)
         match_outputs(history, shown)
         items = [*history, *shown]
@@ -241,9 +240,9 @@ class Engine:
             ResponseNotFound: this principal has no such response.
             StorageUnavailable: the database does not answer.
         """
-        stored = await self._load(principal, response_id)
+        stored = await self._archive.load(principal, response_id)
         fields: dict[str, Any] = codec.decode(stored.snapshot, max_depth=None)
-        fields["output"] = [_decode(item) for item in stored.items if item.role == "output"]
+        fields["output"] = [decode_item(item) for item in stored.items if item.role == "output"]
         return codec.encode(fields)
 
     async def input_items(self, principal: str, response_id: str, page: Page) -> bytes:
@@ -254,7 +253,7 @@ class Engine:
             InvalidRequest: the page begins after an item that is not there.
             StorageUnavailable: the database does not answer.
         """
-        return codec.encode(list_input_items(await self._load(principal, response_id), page))
+        return codec.encode(list_input_items(await self._archive.load(principal, response_id), page))
 
     async def delete(self, principal: str, response_id: str) -> bytes:
         """Hide a stored response from everybody and return the confirmation as JSON, once that is durable.
@@ -337,32 +336,6 @@ class Engine:
             run.cut_off(shutting_down())
         return run
 
-    async def _load(self, principal: str, response_id: str) -> StoredResponse:
-        stored = await self._store.response(principal, response_id)
-        if stored is None:
-            raise ResponseNotFound(response_id)
-        return stored
-
-    async def _load_history(self, principal: str, response_id: str | None) -> Sequence[StoredItem]:
-        if response_id is None:
-            return ()
-        history = await self._store.history(principal, response_id)
-        if history is None:
-            raise PreviousResponseNotFound(response_id)
-        return history.items
-
-    async def _resolve_references(self, principal: str, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        wanted = [item["id"] for item in items if item["type"] == "item_reference"]
-        if not wanted:
-            return list(items)
-        found = await self._store.items(principal, wanted)
-        for index, item in enumerate(items):
-            if item["type"] == "item_reference" and item["id"] not in found:
-                raise InvalidRequest(
-                    f"Item with id '{item['id'][:128]}' not found.", code="item_not_found", param=f"input[{index}].id"
-                )
-        return [_decode(found[item["id"]]) if item["type"] == "item_reference" else item for item in items]
-
     def _note_extras(self, request: CreateRequest) -> None:
         for name in request.extras:
             if name not in self._noted and len(self._noted) < _MAX_NOTED:
@@ -395,8 +368,3 @@ def _run_settings(config: GatewayConfig) -> RunSettings:
 def _needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:
     """Tell whether a response is to be stored or made from something stored."""
     return parent_is_stored or request.store or any(item["type"] == "item_reference" for item in request.items)
-
-
-def _decode(item: StoredItem) -> dict[str, Any]:
-    fields: dict[str, Any] = codec.decode(item.data, max_depth=None)
-    return fields

@@ -1,0 +1,68 @@
+"""What a principal has stored, as the engine works with it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.ports import Store, StoredItem, StoredResponse
+from gateway.protocol import codec
+from gateway.protocol.errors import InvalidRequest, PreviousResponseNotFound, ResponseNotFound
+
+
+class Archive:
+    """Finds what requests refer to, or says by which error that it is not there.
+
+    Every method raises StorageUnavailable when the database does not answer.
+
+    Args:
+        store: durable responses.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def load(self, principal: str, response_id: str) -> StoredResponse:
+        """Return one response.
+
+        Raises:
+            ResponseNotFound: the principal has no such response.
+        """
+        stored = await self._store.response(principal, response_id)
+        if stored is None:
+            raise ResponseNotFound(response_id)
+        return stored
+
+    async def load_history(self, principal: str, response_id: str | None) -> Sequence[StoredItem]:
+        """Return what a continuation of a response replays; nothing for None.
+
+        Raises:
+            PreviousResponseNotFound: the principal has no such response.
+        """
+        if response_id is None:
+            return ()
+        history = await self._store.history(principal, response_id)
+        if history is None:
+            raise PreviousResponseNotFound(response_id)
+        return history.items
+
+    async def resolve_references(self, principal: str, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the items with what they refer to in the place of each reference.
+
+        Raises:
+            InvalidRequest: the principal has no such item.
+        """
+        wanted = [item["id"] for item in items if item["type"] == "item_reference"]
+        if not wanted:
+            return list(items)
+        found = await self._store.items(principal, wanted)
+        for index, item in enumerate(items):
+            if item["type"] == "item_reference" and item["id"] not in found:
+                raise InvalidRequest(
+                    f"Item with id '{item['id'][:128]}' not found.", code="item_not_found", param=f"input[{index}].id"
+                )
+        return [decode_item(found[item["id"]]) if item["type"] == "item_reference" else item for item in items]
+
+
+def decode_item(item: StoredItem) -> dict[str, Any]:
+    """Return a stored item as the object it is."""
+    fields: dict[str, Any] = codec.decode(item.data, max_depth=None)
+    return fields
