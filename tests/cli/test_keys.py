@@ -147,3 +147,14 @@ def test_keys_that_nobody_asks_for_are_pointed_out(tmp_path):
     place = ("--set", f"auth.keys_file={tmp_path}/keys.toml")
     assert "asks nobody for such a key" in run("create", *place, "--principal", "a").stderr
     assert "asks nobody" not in run("list", *place, "--set", "auth.mode=api_keys").stderr
+
+
+def test_who_has_no_name_is_noted_by_number(place, monkeypatch):
+    """As in a container that runs as a user of no password file."""
+
+    def fail():
+        raise KeyError("getpwuid(): uid not found: 10001")
+
+    monkeypatch.setattr("gateway.cli.audit.getpass.getuser", fail)
+    result = run("create", *place, "--set", "telemetry.log_format=json", "--principal", "a")
+    assert re.fullmatch(r"uid \d+", audit(result.stderr)["actor"])

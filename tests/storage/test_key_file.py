@@ -132,3 +132,9 @@ def test_what_cannot_be_written_changes_nothing(book, path, monkeypatch):
         book.add(make_key(2))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_place_that_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KeysUnreadable, match=r"file/keys\.toml cannot be used: Not a directory"):
+        KeyFile(tmp_path / "file" / "keys.toml", max_keys=3).read()
