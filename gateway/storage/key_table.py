@@ -98,7 +98,7 @@ class KeyTable:
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         try:
-            if self._settings.migrates_on_start:
+            if self._settings.migrates_on_start and self._gate.revision is None:
                 create_file(self._settings.url)
             self._gate.ensure()
             with self._engine.begin() as connection:

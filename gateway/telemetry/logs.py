@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from gateway.ports import Identity
 from gateway.telemetry import names
 from gateway.telemetry.tracing import current_span
 
@@ -141,7 +142,7 @@ def configure_logging(level: str, log_format: str, stream: TextIO, worker: int |
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def log_access(method: str, path: str, status: int, seconds: float) -> None:
+def log_access(method: str, path: str, status: int, seconds: float, caller: Identity | None = None) -> None:
     """Write the one line every request leaves, under the ids of the request at hand.
 
     Args:
@@ -149,13 +150,18 @@ def log_access(method: str, path: str, status: int, seconds: float) -> None:
         path: path as it was sent, still percent-encoded and without the query.
         status: HTTP status, or 499 when the client left before there was one.
         seconds: time from the headers to the last byte.
+        caller: who called, where callers are told apart.
     """
     if not _access_logger.isEnabledFor(logging.INFO):
         return
-    fields = {
+    fields: dict[str, Any] = {
         names.FIELD_METHOD: method,
         names.FIELD_PATH: path,
         names.FIELD_STATUS: status,
         names.FIELD_DURATION_MS: round(seconds * 1000, 1),
     }
+    if caller is not None:
+        fields[names.FIELD_PRINCIPAL] = caller.principal
+        if caller.key_id is not None:
+            fields[names.FIELD_KEY_ID] = caller.key_id
     _access_logger.handle(AccessRecord(fields))

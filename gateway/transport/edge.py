@@ -9,13 +9,14 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send, WebSocketAcce
 from litestar.types.asgi_types import HeaderScope
 from uvicorn.protocols.utils import ClientDisconnected
 
-from gateway.ports import Authenticator, Clock, Ids
+from gateway.ports import Authenticator, Clock, Identity, Ids
 from gateway.protocol.errors import GatewayError, Unauthorized, Unavailable
 from gateway.protocol.ids import prefix_of
 from gateway.telemetry import names
 from gateway.telemetry.logs import log_access, request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Span, Tracing
+from gateway.transport.auth import LOCAL
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.hosts import HostPolicy
 from gateway.transport.paths import LIVEZ_PATH, OPEN_PATHS
@@ -223,7 +224,9 @@ class Edge:
             metrics.defer(metrics.request_seconds.labels(route).observe, seconds)
         if status >= 400:
             self._note_error(scope, route, status)
-        log_access(method, scope["raw_path"].decode("latin-1"), status, seconds)
+        identity: Identity | None = scope["state"].get(STATE_IDENTITY)
+        caller = None if identity is LOCAL else identity
+        log_access(method, scope["raw_path"].decode("latin-1"), status, seconds, caller)
         if span.recording:
             _describe(span, scope, method, status)
 

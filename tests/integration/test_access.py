@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from harness.client import Answer, client, open_create, read_until
+from harness.logs import restored_logging
 from harness.upstream import Upstream
 from harness.websocket import HandshakeRefused, WebSocket
 from integration.embedded import EmbeddedGateway
@@ -58,7 +59,8 @@ class Keys:
         self._run("revoke", key)
 
     def _run(self, name: str, *arguments: str) -> str:
-        result = CliRunner().invoke(command, [name, *self._options, *arguments])
+        with restored_logging():
+            result = CliRunner().invoke(command, [name, *self._options, *arguments])
         assert result.exit_code == 0, result.stderr
         return result.stdout
 

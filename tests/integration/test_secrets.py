@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from harness.client import Answer, client, open_create
 from harness.engine import says
+from harness.logs import restored_logging
 from harness.processes import Process, clean_environment, free_port
 from harness.upstream import Reply, Request, Upstream
 from harness.websocket import HandshakeRefused, WebSocket
@@ -109,9 +110,10 @@ class Site:
 
     def command(self, *arguments: str, check: bool = True, env: dict[str, str] | None = None) -> str:
         """Run a command of the same configuration; returns stdout, and keeps stderr and, unless it must not, stdout."""
-        result = CliRunner().invoke(
-            cli, [*arguments, "--config", str(self.config)], env=clean_environment(env or self._env)
-        )
+        with restored_logging():
+            result = CliRunner().invoke(
+                cli, [*arguments, "--config", str(self.config)], env=clean_environment(env or self._env)
+            )
         assert result.exit_code in {0, 1, 2}, result.output
         self.seen[f"stderr of {' '.join(arguments)}"] = result.stderr + str(result.exception)
         if check:

@@ -6,8 +6,10 @@ import sys
 
 import msgspec
 import pytest
+from harness.logs import restored_logging
 from opentelemetry.sdk.trace import TracerProvider
 
+from gateway.ports import Identity
 from gateway.telemetry.logs import (
     ConsoleFormatter,
     JsonFormatter,
@@ -20,14 +22,10 @@ from gateway.telemetry.logs import (
 from gateway.telemetry.tracing import Tracing
 
 
-@pytest.fixture
-def restored_logging():
-    loggers = [logging.getLogger(name) for name in ("", "uvicorn", "alembic")]
-    before = [(logger.level, logger.handlers[:]) for logger in loggers]
-    yield
-    for logger, (level, handlers) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
-        logger.handlers[:] = handlers
+@pytest.fixture(name="restored_logging")
+def restore_logging():
+    with restored_logging():
+        yield
 
 
 class Terminal(io.StringIO):
@@ -131,6 +129,29 @@ def test_one_access_line_per_request(restored_logging):
         "request_id": "req_1",
         "response_id": "resp_1",
     }
+
+
+@pytest.mark.parametrize(
+    ("caller", "told"),
+    [
+        (None, {}),
+        (Identity(principal="ada"), {"principal": "ada"}),
+        (Identity(principal="ada", key_id="k1"), {"principal": "ada", "key_id": "k1"}),
+    ],
+)
+def test_the_access_line_names_who_called(restored_logging, caller, told):
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    log_access("GET", "/v1/models", 200, 0.001, caller)
+    line = msgspec.json.decode(stream.getvalue())
+    assert {name: line[name] for name in ("principal", "key_id") if name in line} == told
+
+
+def test_the_audit_log_is_kept_at_any_level(restored_logging):
+    stream = io.StringIO()
+    configure_logging("error", "json", stream)
+    logging.getLogger("gateway.audit").info("seen")
+    assert msgspec.json.decode(stream.getvalue())["message"] == "seen"
 
 
 def test_the_level_is_kept(restored_logging):

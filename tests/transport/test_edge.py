@@ -496,3 +496,10 @@ async def test_whoever_is_no_proxy_is_not_believed(harness, call):
     proxies = TrustedProxies("x-user", ["10.0.0.0/8"], required=True)
     answer = await call(harness.wrap(proxies=proxies), "GET", "/", headers={"x-user": "ada"})
     assert (answer.status_code, harness.scope["state"]["identity"]) == (200, LOCAL)
+
+
+async def test_the_access_line_names_who_called_where_callers_are_told_apart(harness, call, caplog):
+    with caplog.at_level(logging.INFO, "gateway.access"):
+        await call(harness.wrap(authenticator=Strict()), "GET", "/", headers={"authorization": "Bearer known"})
+        await call(harness.wrap(), "GET", "/")
+    assert [record.fields.get("principal") for record in caplog.records] == ["known", None]
