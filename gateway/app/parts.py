@@ -91,7 +91,7 @@ def build_parts(
     metrics = metrics or Metrics()
     try:
         store = store or build_store(config.storage, metrics)
-        tracing = tracing or Tracing.from_environment(os.environ)
+        tracing = tracing or Tracing.from_environment(os.environ, metrics.count_spans)
     except (StorageNotReady, TracingError) as error:
         raise StartError(str(error)) from error
     reconfigure: list[Callable[[GatewayConfig], None]] = []

@@ -1,14 +1,17 @@
 """Where spans go, by the standard `OTEL_*` environment."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
+from typing import TypeAlias
 
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from gateway import __version__
 from gateway.telemetry import names
+
+SpanCount: TypeAlias = Callable[[str, int], None]
 
 _EXPORTERS = "opentelemetry_traces_exporter"
 _OTLP_BY_PROTOCOL = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
@@ -24,10 +27,50 @@ class TracingError(ValueError):
     """The `OTEL_*` environment asks for something that is not there."""
 
 
-def build_provider(environ: Mapping[str, str]) -> TracerProvider | None:
+class _Recorded(SpanProcessor):
+    """Counts spans as they end."""
+
+    def __init__(self, count: SpanCount) -> None:
+        self._count = count
+
+    def on_end(self, span: ReadableSpan) -> None:  # noqa: ARG002
+        """Count one."""
+        self._count("recorded", 1)
+
+
+class _Counted(SpanExporter):
+    """Counts what became of the spans that an exporter was given."""
+
+    def __init__(self, exporter: SpanExporter, count: SpanCount) -> None:
+        self._exporter = exporter
+        self._count = count
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export them, in the exporter's thread."""
+        result = SpanExportResult.FAILURE
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._count("exported" if result is SpanExportResult.SUCCESS else "failed", len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        """Close the exporter."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export what the exporter itself holds back."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+def build_provider(environ: Mapping[str, str], count: SpanCount) -> TracerProvider | None:
     """Build what the environment asks for; None when it names no exporter.
 
     The sampler, the queue of spans and the exporters read their own variables.
+
+    Args:
+        environ: the variables.
+        count: told how many spans were `recorded`, `exported` or `failed`, from several threads.
 
     Raises:
         TracingError: an exporter is named whose package is not installed, or a sampler that there is not.
@@ -40,8 +83,9 @@ def build_provider(environ: Mapping[str, str]) -> TracerProvider | None:
     if "OTEL_SERVICE_NAME" not in environ and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         attributes[SERVICE_NAME] = names.SERVICE
     provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+    provider.add_span_processor(_Recorded(count))
     for exporter in exporters:
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+        provider.add_span_processor(BatchSpanProcessor(_Counted(exporter, count)))
     return provider
 
 

@@ -84,6 +84,7 @@ class Metrics:
         self._declare_process()
 
     def _declare_process(self) -> None:
+        self._trace_spans_total = self._counter(names.TRACE_SPANS)
         self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
         self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
         self.workers = self._gauge(names.WORKERS)
@@ -166,6 +167,10 @@ class Metrics:
         """Count that something was refused because of a bound, if there was one."""
         if bound is not None:
             self.rejections_total.labels(bound).inc()
+
+    def count_spans(self, outcome: str, number: int) -> None:
+        """Count spans by what became of them; for any thread."""
+        self._trace_spans_total.labels(outcome).inc(number)
 
     def count_usage(self, model: str, usage: Usage | None) -> None:
         """Count the tokens of one inference call, if it told them.

@@ -22,7 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from gateway import __version__
 from gateway.protocol.errors import GatewayError
 from gateway.telemetry import names
-from gateway.telemetry.exporters import build_provider
+from gateway.telemetry.exporters import SpanCount, build_provider
 
 Attribute: TypeAlias = str | int | float | bool | tuple[str, ...]
 Carrier: TypeAlias = Mapping[str, str]
@@ -164,13 +164,17 @@ class Tracing:
         self._tracer = None if provider is None else provider.get_tracer(names.SERVICE, __version__)
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> Self:
+    def from_environment(cls, environ: Mapping[str, str], count: SpanCount) -> Self:
         """Build what the `OTEL_*` variables ask for; none of them set means no tracing.
+
+        Args:
+            environ: the variables.
+            count: as for `build_provider`.
 
         Raises:
             TracingError: an exporter is named whose package is not installed, or a sampler that there is not.
         """
-        return cls(build_provider(environ))
+        return cls(build_provider(environ, count))
 
     def start_request(self, method: str, carrier: Carrier, *, recorded: bool = True) -> Span:
         """Start the SERVER span of a request; every span this task and its children start is below it.

@@ -1,6 +1,8 @@
 import contextvars
+from collections import Counter
 
 import pytest
+from harness.otlp import Collector
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -24,6 +26,10 @@ def no_otel_environment(monkeypatch):
 @pytest.fixture
 def exporter():
     return InMemorySpanExporter()
+
+
+def ignore(outcome, number):
+    pass
 
 
 def collect(exporter, **options):
@@ -51,7 +57,7 @@ def finish(exporter):
 
 def test_without_an_exporter_nothing_is_made(isolated):
     def work():
-        tracing = Tracing.from_environment({})
+        tracing = Tracing.from_environment({}, ignore)
         with (
             tracing.start_request("POST", {}) as request,
             tracing.start_agent() as agent,
@@ -65,7 +71,7 @@ def test_without_an_exporter_nothing_is_made(isolated):
 
 def test_without_an_exporter_the_callers_context_is_passed_on(isolated):
     def work():
-        tracing = Tracing.from_environment({"OTEL_TRACES_EXPORTER": "none"})
+        tracing = Tracing.from_environment({"OTEL_TRACES_EXPORTER": "none"}, ignore)
         with tracing.start_request("POST", INCOMING), tracing.start_agent(), tracing.start_call("m") as call:
             return dict(call.headers), call.ids
 
@@ -204,7 +210,7 @@ def test_a_span_ends_once(isolated, tracing, exporter):
 
 
 def test_the_exporter_comes_from_the_environment(isolated):
-    tracing = Tracing.from_environment({"OTEL_TRACES_EXPORTER": "console"})
+    tracing = Tracing.from_environment({"OTEL_TRACES_EXPORTER": "console"}, ignore)
 
     def work():
         with tracing.start_request("GET", {}), tracing.start_call("m") as call:
@@ -217,9 +223,29 @@ def test_the_exporter_comes_from_the_environment(isolated):
 
 def test_a_service_name_of_the_environment_wins(monkeypatch):
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
-    tracing = Tracing.from_environment({"OTEL_TRACES_EXPORTER": "console", "OTEL_SERVICE_NAME": "mine"})
+    tracing = Tracing.from_environment({"OTEL_TRACES_EXPORTER": "console", "OTEL_SERVICE_NAME": "mine"}, ignore)
     assert tracing._provider.resource.attributes["service.name"] == "mine"
     tracing.close()
+
+
+@pytest.mark.parametrize(("reachable", "outcome"), [(True, "exported"), (False, "failed")])
+def test_what_becomes_of_spans_is_counted(isolated, monkeypatch, reachable, outcome):
+    counted = Counter()
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        endpoint = collector.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] if reachable else "http://127.0.0.1:1"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        tracing = Tracing.from_environment(
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}, lambda what, n: counted.update({what: n})
+        )
+
+        def work():
+            with tracing.start_request("GET", {}), tracing.start_agent():
+                pass
+
+        isolated.run(work)
+        tracing.close()
+    assert counted == {"recorded": 2, outcome: 2}
 
 
 @pytest.mark.parametrize(
@@ -247,9 +273,9 @@ def test_a_service_name_of_the_environment_wins(monkeypatch):
 )
 def test_what_is_not_there_is_named(environ, words):
     with pytest.raises(TracingError, match=words):
-        Tracing.from_environment(environ)
+        Tracing.from_environment(environ, ignore)
 
 
 def test_a_disabled_sdk_makes_nothing():
-    tracing = Tracing.from_environment({"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "nonsense"})
+    tracing = Tracing.from_environment({"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "nonsense"}, ignore)
     assert tracing._provider is None

@@ -340,6 +340,12 @@ OIDC_KEYS_FETCHED = Metric(
     "Unix time at which the issuer's keys were last fetched, 0 before the first.",
     across="min",
 )
+TRACE_SPANS = Metric(
+    "gateway_trace_spans_total",
+    "counter",
+    "Spans that were `recorded`, and by exporter those `exported` or `failed`; the rest was dropped, or still waits.",
+    ("outcome",),
+)
 CONFIG_RELOADS = Metric(
     "gateway_config_reloads_total",
     "counter",
