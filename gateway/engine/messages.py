@@ -21,13 +21,13 @@ def build_text(text: str) -> list[Json]:
 
 
 def _build_message(item: Json) -> Json:
-    kind = item.get("type", "message")
+    kind = str(item.get("type", "message"))
     if kind == "message":
-        content = item.get("content") or ()
-        parts = build_text(content) if isinstance(content, str) else [_build_part(part) for part in content]
+        content = item.get("content")
+        parts = build_text(content) if isinstance(content, str) else [_build_part(part) for part in _objects(content)]
         return {"role": item.get("role", "assistant"), "parts": parts}
     if kind == "reasoning":
-        told = item.get("content") or item.get("summary") or ()
+        told = _objects(item.get("content")) or _objects(item.get("summary"))
         return {"role": "assistant", "parts": [{"type": "reasoning", "content": part.get("text")} for part in told]}
     call_id = item.get("call_id")
     if kind in CLIENT_CALLS:
@@ -40,6 +40,11 @@ def _build_message(item: Json) -> Json:
             "parts": [{"type": "tool_call_response", "id": call_id, "response": item.get("output")}],
         }
     return {"role": "assistant", "parts": [{"type": kind}]}
+
+
+def _objects(value: Any) -> list[Json]:
+    """Return what is an object in a list that callers and servers filled."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _build_part(part: Json) -> Json:

@@ -16,6 +16,7 @@ from gateway.telemetry import names
 from gateway.telemetry.tracing import Attribute, Span
 
 _API_TYPE = "responses"
+_LONGEST_NAME = 128
 _REASONS = {"max_output_tokens": "length"}
 
 
@@ -24,7 +25,7 @@ def describe_agent(span: Span, plan: Plan) -> None:
     span.annotate(
         {
             **_describe_operation(names.AGENT_OPERATION, plan.route),
-            names.ATTR_REQUEST_MODEL: plan.request.model,
+            names.ATTR_REQUEST_MODEL: plan.request.model[:_LONGEST_NAME],
             names.ATTR_RESPONSE_ID: plan.response_id,
         }
     )
@@ -57,7 +58,7 @@ def describe_call(span: Span, route: Route, body: Mapping[str, Any], content_byt
             **_describe_operation(names.CHAT_OPERATION, route),
             names.ATTR_SERVER_ADDRESS: address,
             names.ATTR_SERVER_PORT: port,
-            names.ATTR_REQUEST_MODEL: route.model,
+            names.ATTR_REQUEST_MODEL: route.model[:_LONGEST_NAME],
             names.ATTR_REQUEST_STREAM: body["stream"],
             names.ATTR_REQUEST_MAX_TOKENS: body.get("max_output_tokens"),
             names.ATTR_REQUEST_TEMPERATURE: body.get("temperature"),

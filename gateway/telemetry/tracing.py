@@ -28,6 +28,7 @@ Attribute: TypeAlias = str | int | float | bool | tuple[str, ...]
 Carrier: TypeAlias = Mapping[str, str]
 """A caller's trace context: `traceparent`, `tracestate` and `baggage`, as far as sent."""
 
+_LONGEST_MODEL = 128
 _TRACEPARENT = "traceparent"
 _BAGGAGE = "baggage"
 _TRACE_ID = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -83,7 +84,9 @@ class Span:
     def annotate(self, attributes: Mapping[str, Attribute | None]) -> None:
         """Set attributes, named in `telemetry.names`; those that are None are left out."""
         if self._recorded is not None:
-            self._recorded.set_attributes({name: value for name, value in attributes.items() if value is not None})
+            self._recorded.set_attributes(
+                {name: _mend_value(value) for name, value in attributes.items() if value is not None}
+            )
 
     def note(self, event: str, attributes: Mapping[str, Attribute]) -> None:
         """Add an event, named in `telemetry.names`."""
@@ -98,13 +101,13 @@ class Span:
     def fail(self, error_type: str) -> None:
         """Mark the span as failed, by a stable error code or exception name."""
         if self._recorded is not None:
-            self._recorded.set_attribute(names.ATTR_ERROR_TYPE, error_type)
+            self._recorded.set_attribute(names.ATTR_ERROR_TYPE, _mend(error_type))
             self._recorded.set_status(StatusCode.ERROR)
 
     def start_child(self, tracer: trace.Tracer, name: str, kind: SpanKind) -> "Span":
         """Start a span below this one, which is recorded; it is the span at hand until it ends."""
         assert self._recorded is not None
-        recorded = tracer.start_span(name, context=trace.set_span_in_context(self._recorded, _ROOT), kind=kind)
+        recorded = tracer.start_span(_mend(name), context=trace.set_span_in_context(self._recorded, _ROOT), kind=kind)
         child = Span(self._carrier, recorded.get_span_context(), recorded)
         child._token = _current.set(child)
         return child
@@ -150,6 +153,17 @@ _current: ContextVar[Span] = ContextVar("gateway_span", default=_NOTHING)
 def current_span() -> Span:
     """Return the span of what this task works for."""
     return _current.get()
+
+
+def _mend(text: str) -> str:
+    """Return a text that is UTF-8, as exporters want all of a batch to be; callers' words may hold half a pair."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _mend_value(value: Attribute) -> Attribute:
+    if isinstance(value, tuple):
+        return tuple(map(_mend, value))
+    return _mend(value) if isinstance(value, str) else value
 
 
 class Tracing:
@@ -214,7 +228,9 @@ class Tracing:
         """
         current = _current.get()
         # Not even the name is put together for nothing.
-        return self._start_below(f"{names.CHAT_OPERATION} {model}", SpanKind.CLIENT) if current.recording else current
+        if not current.recording:
+            return current
+        return self._start_below(f"{names.CHAT_OPERATION} {model[:_LONGEST_MODEL]}", SpanKind.CLIENT)
 
     def start_relay(self, path: str) -> Span:
         """Start the CLIENT span of one call that is passed on; its `headers` belong on that call.

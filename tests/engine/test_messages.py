@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.engine.messages import build_messages, build_text
 from gateway.protocol.items import FunctionCall, Message, OutputText, Reasoning, ReasoningText, Refusal, SummaryText
@@ -58,3 +60,19 @@ def test_what_is_the_same_for_all_is_added_to_each():
 
 def test_instructions_are_parts():
     assert build_text("Be brief.") == [{"type": "text", "content": "Be brief."}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+KINDS = ["message", "reasoning", "function_call", "custom_tool_call", "function_call_output", "else", 7, None]
+MEMBERS = dict.fromkeys(("role", "content", "summary", "call_id", "name", "arguments", "input", "output"), JSON)
+
+
+@given(st.fixed_dictionaries({}, optional={"type": st.sampled_from(KINDS), **MEMBERS}))
+def test_whatever_a_server_calls_an_item_becomes_a_message(item):
+    (message,) = build_messages([item])
+    assert set(message) == {"role", "parts"}
+    assert all("type" in part for part in message["parts"])

@@ -175,6 +175,16 @@ def test_what_a_caller_does_not_sample_is_not_told_but_logged(
     assert [span for span in collector.spans if span.trace_id == trace_id] == []
 
 
+def test_words_that_are_no_text_do_not_keep_a_span_from_the_collector(
+    traced: Gateway, collector: Collector, upstream: Upstream
+) -> None:
+    upstream.script("half \ud800", says("hi"))
+    answer = create(traced.port, {"model": "half \ud800", "input": "hi"})
+    assert answer.status == 200
+    trace = collector.await_trace("POST /v1/responses", 3, gateway_request_id=answer.headers["x-request-id"])
+    assert trace[2].name == "chat half ?"
+
+
 def test_log_lines_carry_the_ids_of_the_trace(traced: Gateway, collector: Collector, upstream: Upstream) -> None:
     model = upstream.script("traced-logs", says("x" * 70_000, chunk=7000))
     answer = create(traced.port, {"model": model, "input": "hi"}, {"x-request-id": "logged"})
