@@ -25,9 +25,11 @@ def find(kind: str, name: str = "responses-gateway") -> dict[str, Any]:
     return found
 
 
+SCRAPE = yaml.safe_load((FOLDER / "prometheus-scrape.yaml").read_text())
 DEPLOYMENT = find("Deployment")["spec"]
 JOB = find("Job", "responses-gateway-migration")["spec"]
 PODS = {"gateway": DEPLOYMENT["template"], "migration": JOB["template"]}
+LABELS = PODS["gateway"]["metadata"]["labels"]
 POD = DEPLOYMENT["template"]["spec"]
 (CONTAINER,) = POD["containers"]
 
@@ -46,7 +48,7 @@ def config(tmp_path: Path) -> GatewayConfig:
 
 
 def test_every_file_is_listed() -> None:
-    others = {"kustomization.yaml", "prometheus-adapter.yaml"}
+    others = {"kustomization.yaml", "prometheus-adapter.yaml", "prometheus-scrape.yaml"}
     assert {path.name for path in FOLDER.glob("*.yaml")} - others == {path.name for path in FILES}
     assert [name for made in KUSTOMIZATION["configMapGenerator"] for name in made["files"]] == ["gateway.toml"]
 
@@ -78,8 +80,21 @@ def test_ports_are_those_of_the_configuration(config: GatewayConfig) -> None:
     assert ports == {"api": config.server.port, "admin": int(config.admin.bind.rpartition(":")[2])}
     targets = [port["targetPort"] for one in MANIFESTS if one["kind"] == "Service" for port in one["spec"]["ports"]]
     allowed = [port["port"] for rule in find("NetworkPolicy")["spec"]["ingress"] for port in rule["ports"]]
-    assert set(targets) == set(allowed) == set(ports)
-    assert PODS["gateway"]["metadata"]["annotations"]["prometheus.io/port"] == str(ports["admin"])
+    assert set(targets) == {"api"}
+    assert set(allowed) == set(ports)
+
+
+def test_the_scraper_finds_the_gateways_and_labels_what_the_adapter_needs() -> None:
+    (job,) = SCRAPE["scrape_configs"]
+    kept = {rule["source_labels"][0]: rule["regex"] for rule in job["relabel_configs"] if rule.get("action") == "keep"}
+    labels = {name.replace(".", "_").replace("/", "_").replace("-", "_"): value for name, value in LABELS.items()}
+    for source, wanted in kept.items():
+        label = source.removeprefix("__meta_kubernetes_pod_label_")
+        assert labels.get(label) == wanted or wanted in {port["name"] for port in CONTAINER["ports"]}
+    made = {rule["target_label"] for rule in job["relabel_configs"] if "target_label" in rule}
+    assert made >= set(ADAPTER["rules"]["custom"][0]["resources"]["overrides"])
+    assert job["kubernetes_sd_configs"][0]["namespaces"]["names"] == [KUSTOMIZATION["namespace"]]
+    assert job["job_name"] == "gateway"
 
 
 def test_probes_ask_what_they_should() -> None:
@@ -105,7 +120,7 @@ def test_mounts_have_volumes_and_the_configuration_is_where_the_image_looks() ->
 
 
 def test_whatever_selects_pods_selects_the_gateways() -> None:
-    labels = PODS["gateway"]["metadata"]["labels"].items()
+    labels = LABELS.items()
     selectors = [DEPLOYMENT["selector"]["matchLabels"], find("PodDisruptionBudget")["spec"]["selector"]["matchLabels"]]
     selectors += [one["spec"]["selector"] for one in MANIFESTS if one["kind"] == "Service"]
     for selector in selectors:
@@ -138,6 +153,16 @@ def test_commands_in_pods_exist() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_manifests_keep_to_the_schema(file: Path) -> None:
     validate("kubernetes-validate", "--strict", file)
+
+
+@pytest.mark.full
+def test_promtool_accepts_the_scraper(tmp_path: Path) -> None:
+    # Debian builds it without Kubernetes; the rest is checked.
+    (job,) = SCRAPE["scrape_configs"]
+    others = {name: value for name, value in job.items() if name != "kubernetes_sd_configs"}
+    file = tmp_path / "prometheus.yaml"
+    file.write_text(yaml.safe_dump({"scrape_configs": [{**others, "static_configs": [{"targets": ["pod:9901"]}]}]}))
+    validate("promtool", "check", "config", "--syntax-only", file)
 
 
 @pytest.mark.full

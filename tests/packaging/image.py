@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from harness.client import client
+from harness.client import client, open_create, read_until
 from harness.compose import read_compose
 
 GATEWAY, ADMIN, SIMULATOR = 9000, 9901, 8000
@@ -168,7 +168,7 @@ def main(bundle: str, inspected: str) -> int:
                 check_confinement(image, container, data)
                 check_health(image, data, gateway, image.docker["Healthcheck"]["Test"], code=0)
                 first = check_stream()
-                require(container.stop() == 0, "it exits with 0 on SIGTERM")
+                check_drain(container)
                 require("Traceback" not in container.log, f"its log is clean:\n{container.log}", quiet=True)
             check_health(image, data, gateway, gateway["healthcheck"]["test"], code=1)
             with running(image, data, gateway, GATEWAY, "/readyz") as container:
@@ -220,6 +220,17 @@ def check_stream() -> str:
         require(answer.final["status"] == "completed", "the stream ends with response.completed")
         require(b"gateway_responses_total{" in operator.get("/metrics").body, "metrics count it")
     return answer.final["id"]
+
+
+def check_drain(container: Container) -> None:
+    """An answer that runs when a runtime stops the container comes to its end."""
+    stream = open_create(GATEWAY, {"model": "sim-slow-0.1", "input": "hi", "stream": True})
+    with stream:
+        read_until(stream, b"response.output_text.delta")
+        code = container.stop()
+        rest = read_until(stream, b"[DONE]")
+    require(b"response.completed" in rest, "an answer that runs on SIGTERM comes to its end")
+    require(code == 0, "then it exits with 0")
 
 
 def check_kept(response_id: str) -> None:
