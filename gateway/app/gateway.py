@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -9,6 +10,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.access import build_proxies
+from gateway.app.certificate import ServedCertificate
 from gateway.app.errors import StartError
 from gateway.app.parts import Parts, build_parts
 from gateway.app.routing import build_litestar
@@ -36,6 +38,9 @@ class Gateway:
     Args:
         parts: what it consists of.
 
+    Raises:
+        StartError: the certificate of the public listener cannot be used.
+
     Attributes:
         parts: what it consists of.
         config: the configuration in effect; requests that are being served may still keep to an earlier one.
@@ -52,6 +57,7 @@ class Gateway:
         self.draining = False
         self._started = parts.clock.now()
         server = parts.config.server
+        self._certificate = ServedCertificate(server)
         self._callers = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
         self._warn_of_any_host()
         if parts.config.auth.mode == "none" and not is_loopback(server.host):
@@ -76,6 +82,11 @@ class Gateway:
             read_status=self.read_status,
             read_config=lambda: show_settings(self.config, self.origins),
         )
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What a new connection of a caller is encrypted with, None for a plain one."""
+        return self._certificate.context
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -113,6 +124,7 @@ class Gateway:
         reload = compare(self.config, config)
         if reload.applied:
             self._reconfigure(reload.config)
+        self._certificate.refresh(self.config.server)
         return reload
 
     async def read_status(self) -> Status:

@@ -2,17 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from typing import Final
 
 from gateway.config.addresses import is_loopback, is_wildcard, split_bind
-from gateway.config.certificates import CertificateFileError, trust_file
+from gateway.config.certificates import CertificateFileError, present_files, read_expiry, trust_file
 from gateway.config.findings import DEFAULT, Finding, KeyPath, Origin
 from gateway.config.schema import GatewayConfig, UpstreamConfig
 from gateway.config.tree import env_label, format_path
 from gateway.config.units import KIB, format_size
 
 _CREDENTIAL_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+_EXPIRY_NOTICE: Final = timedelta(days=14)
 _UPSTREAM_NAME_HELP = "write letters, digits and single - or _, such as fast-gpu"
 
 
@@ -33,6 +35,7 @@ class Review:
     def run(self) -> None:
         """Run every check."""
         self._check_listeners()
+        self._check_certificate()
         self._check_access()
         self._check_oidc()
         self._check_workers()
@@ -82,6 +85,26 @@ class Review:
                 ("server", "host"),
                 ("server", "allowed_hosts"),
             )
+
+    def _check_certificate(self) -> None:
+        server = self._config.server
+        cert, key = ("server", "tls_cert_file"), ("server", "tls_key_file")
+        if server.tls_cert_file is None or server.tls_key_file is None:
+            if server.tls_cert_file is not None:
+                self._problem("the private key is missing; name its file in server.tls_key_file", cert)
+            elif server.tls_key_file is not None:
+                self._problem("the certificate is missing; name its file in server.tls_cert_file", key)
+            return
+        try:
+            present_files(server.tls_cert_file, server.tls_key_file)
+            left = read_expiry(server.tls_cert_file) - datetime.now(UTC)
+        except CertificateFileError as error:
+            self._problem(str(error), cert, key)
+            return
+        if left < timedelta():
+            self._warning("the certificate has expired, and clients refuse it; renew it, then send SIGHUP", cert)
+        elif left < _EXPIRY_NOTICE:
+            self._warning(f"the certificate expires in {left.days} days; renew it, then send SIGHUP", cert)
 
     def _check_access(self) -> None:
         server, auth = self._config.server, self._config.auth

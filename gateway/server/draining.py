@@ -35,7 +35,13 @@ class GatewayServer(LeavingServer):
     def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
         upgrades = gateway.config.websocket.enabled
         self.gateway = gateway
-        super().__init__(gateway.public, lambda: gateway.config, gateway.public.note_refusal, upgrades=upgrades)
+        super().__init__(
+            gateway.public,
+            lambda: gateway.config,
+            gateway.public.note_refusal,
+            upgrades=upgrades,
+            tls=lambda: gateway.tls,
+        )
         self.server_state.connections = _Connections(gateway.parts.metrics.client_connections)
         self.stops = 0
         self._announce = announce

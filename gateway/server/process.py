@@ -147,7 +147,8 @@ async def _wait_for_upstream(
 def describe(config: GatewayConfig, listeners: Listeners) -> str:
     """Return the line that says what serves, where, and from what."""
     upstreams = ", ".join(upstream.url for upstream in config.upstream_map().values())
-    line = f"Responses Gateway {__version__} on http://{show_bound(listeners.public)}"
+    scheme = "http" if config.server.tls_cert_file is None else "https"
+    line = f"Responses Gateway {__version__} on {scheme}://{show_bound(listeners.public)}"
     details = [f"upstream {upstreams}", f"database {config.storage.url.redacted}"]
     if config.server.workers > 1:
         details.append(f"{config.server.workers} workers")

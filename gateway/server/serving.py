@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.protocol.errors import GatewayError
 from gateway.transport.protocol import ConnectionProtocol
 from gateway.transport.socket_protocol import SocketProtocol
+from gateway.transport.tls import TlsConnection
 
 _BACKLOG = 2048
 _LOOP = "auto"
@@ -30,6 +32,7 @@ class LeavingServer(uvicorn.Server):
             with.
         note_refusal: told of every error that answers what is no request, as `ConnectionProtocol` tells it.
         upgrades: whether a request may become a WebSocket.
+        tls: returns what new connections are encrypted with, None for plain ones.
     """
 
     def __init__(
@@ -39,8 +42,10 @@ class LeavingServer(uvicorn.Server):
         note_refusal: Callable[[GatewayError], str] | None = None,
         *,
         upgrades: bool = False,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self._running_config = config
+        self._tls = tls
         self._note_refusal = note_refusal
         super().__init__(_uvicorn_config(app, self._build_protocol, self._build_socket if upgrades else "none"))
         self._close_at: float | None = None
@@ -55,8 +60,10 @@ class LeavingServer(uvicorn.Server):
         """The bounds in effect."""
         return self._running_config().server
 
-    def _build_protocol(self, *args: Any, **kwargs: Any) -> ConnectionProtocol:
-        return ConnectionProtocol(*args, **kwargs, settings=self.settings, note_refusal=self._note_refusal)
+    def _build_protocol(self, *args: Any, **kwargs: Any) -> asyncio.Protocol:
+        served = ConnectionProtocol(*args, **kwargs, settings=self.settings, note_refusal=self._note_refusal)
+        context = self._tls()
+        return served if context is None else TlsConnection(context, served)
 
     def _build_socket(self, *args: Any, **kwargs: Any) -> SocketProtocol:
         return SocketProtocol(
@@ -105,7 +112,7 @@ def choose_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _uvicorn_config(
     app: ASGIApp,
-    build_protocol: Callable[..., ConnectionProtocol],
+    build_protocol: Callable[..., asyncio.Protocol],
     build_socket: Callable[..., SocketProtocol] | Literal["none"],
 ) -> uvicorn.Config:
     return uvicorn.Config(

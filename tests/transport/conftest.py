@@ -82,8 +82,8 @@ async def serve():
     """Start servers with the given `[server]` keys; none outlives the test."""
     sites = []
 
-    async def begin(**settings):
-        sites.append(Site(settings))
+    async def begin(tls=None, **settings):
+        sites.append(Site(settings, tls))
         await sites[-1].start()
         return sites[-1]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import uvicorn
+from transport.sockets import open_stream, under_tls
 from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig, WebSocketConfig
@@ -162,8 +163,9 @@ class Client:
 class SocketSite:
     """A server in this process."""
 
-    def __init__(self, settings, server):
+    def __init__(self, settings, server, tls=None):
         self.app = App()
+        self.tls = tls
         self.state = ServerState()
         self.settings = WebSocketConfig(**(_SETTINGS | settings))
         self.server_settings = ServerConfig(**server)
@@ -186,7 +188,7 @@ class SocketSite:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         listener.bind(("127.0.0.1", 0))
-        self.server = await asyncio.get_running_loop().create_server(http, sock=listener)
+        self.server = await asyncio.get_running_loop().create_server(under_tls(http, self.tls), sock=listener)
         self.address = listener.getsockname()
 
     def _note(self, error):
@@ -200,7 +202,7 @@ class SocketSite:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, self.address)
-        self.clients.append(Client(*await asyncio.open_connection(sock=sock, limit=16_384)))
+        self.clients.append(Client(*await open_stream(sock, self.tls)))
         if head is not None:
             await self.clients[-1].send(head)
         return self.clients[-1]
@@ -231,9 +233,9 @@ async def until(condition):
 
 
 @asynccontextmanager
-async def socket_site(*, server=MappingProxyType({}), **settings):
+async def socket_site(*, server=MappingProxyType({}), tls=None, **settings):
     """Serve with these bounds of `[websocket]` and `[server]`, otherwise generous ones; nothing outlives the test."""
-    site = SocketSite(settings, {"close_grace_seconds": LONG, **server})
+    site = SocketSite(settings, {"close_grace_seconds": LONG, **server}, tls)
     await site.start()
     try:
         yield site

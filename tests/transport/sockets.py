@@ -3,14 +3,17 @@
 import asyncio
 import json
 import socket
+import ssl
 from functools import partial
 
+import trustme
 import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig
 from gateway.transport.connection import CONNECTION_EXTENSION, SURPLUS_EXTENSION
 from gateway.transport.protocol import ConnectionProtocol
+from gateway.transport.tls import TlsConnection
 
 LONG = 20.0
 GET = b"GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -193,11 +196,34 @@ class Client:
         self.writer.transport.abort()
 
 
+class Tls:
+    """A certificate for this machine, and how each end uses it."""
+
+    def __init__(self):
+        authority = trustme.CA()
+        self.server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("localhost").configure_cert(self.server)
+        self.client = ssl.create_default_context()
+        authority.configure_trust(self.client)
+
+
+def under_tls(build, tls):
+    """Return what builds a server's connections, encrypted where there is a certificate."""
+    return build if tls is None else lambda: TlsConnection(tls.server, build())
+
+
+async def open_stream(sock, tls):
+    """Return reader and writer of a connected socket."""
+    options = {} if tls is None else {"ssl": tls.client, "server_hostname": "localhost"}
+    return await asyncio.open_connection(sock=sock, limit=16_384, **options)
+
+
 class Site:
     """A server in this process."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, tls=None):
         self.app = App()
+        self.tls = tls
         self.state = ServerState()
         self.settings = ServerConfig(**settings)
         self.clients = []
@@ -209,7 +235,7 @@ class Site:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         listener.bind(("127.0.0.1", 0))
-        self.server = await asyncio.get_running_loop().create_server(build, sock=listener)
+        self.server = await asyncio.get_running_loop().create_server(under_tls(build, self.tls), sock=listener)
         self.address = listener.getsockname()
 
     async def connect(self):
@@ -219,8 +245,7 @@ class Site:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, self.address)
-        reader, writer = await asyncio.open_connection(sock=sock, limit=16_384)
-        self.clients.append(Client(reader, writer))
+        self.clients.append(Client(*await open_stream(sock, self.tls)))
         while len(self.state.connections) == count:
             await asyncio.sleep(0)
         return self.clients[-1]

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from gateway.config.kinds import Bind, Count, Duration, DurationOrZero, Host, Hosts, Origins, Port, Size, doc
+from gateway.config.certificates import TlsVersion
+from gateway.config.kinds import Bind, Count, Duration, DurationOrZero, FilePath, Host, Hosts, Origins, Port, Size, doc
 from gateway.config.schema.section import Section
 from gateway.config.units import KIB, MIB
 
@@ -15,6 +16,18 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         doc("Address to listen on. A loopback address keeps the gateway private to this machine."),
     ] = "127.0.0.1"
     port: Annotated[Port, doc("Port to listen on; 0 takes a free one.")] = 9000
+    tls_cert_file: Annotated[
+        FilePath | None,
+        doc(
+            "PEM file of the certificate to serve HTTPS and WSS with, followed by those that lead to its authority; "
+            "without one the listener speaks plain HTTP. Every reload reads it again, for new connections.",
+            live=True,
+        ),
+    ] = None
+    tls_key_file: Annotated[
+        FilePath | None, doc("PEM file of the certificate's private key, without a passphrase.", live=True)
+    ] = None
+    tls_min_version: Annotated[TlsVersion, doc("Oldest version of TLS that a client may speak.", live=True)] = "1.2"
     workers: Annotated[
         Count,
         doc(
