@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -33,18 +34,23 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 class Process:
-    """One `gateway` command that serves HTTP on a loopback port."""
+    """One `gateway` command that serves HTTP on a loopback port.
+
+    Attributes:
+        tls: how its certificate is checked, None when it has none.
+    """
 
     def __init__(self, arguments: Sequence[str], port: int, log: Path, env: Mapping[str, str] | None = None) -> None:
         self.port = port
         self.log_file = log
+        self.tls: ssl.SSLContext | None = None
         self._arguments = [str(Path(sys.executable).with_name("gateway")), *arguments]
         self._env = clean_environment(env)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     @property
     def log(self) -> str:
@@ -111,7 +117,7 @@ class Process:
 
     def _answers(self, path: str) -> bool:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=2) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=2, context=self.tls) as answer:
                 return answer.status == 200
         except (urllib.error.URLError, OSError):
             return False

@@ -15,6 +15,7 @@ _ON_BOTH_LOOPS = frozenset(
         "test_socket_protocol",
         "test_socket_protocol_bounds",
         "test_socket_protocol_reading",
+        "test_tls",
         "test_upgrade",
     }
 )
