@@ -29,6 +29,8 @@ KNOWN_PROGRAMS = {
     "python3",
     "pip",
     "systemctl",
+    "install",
+    "openssl",
     "docker",
     "cp",
     "systemd-analyze",
