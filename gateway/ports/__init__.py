@@ -10,6 +10,16 @@ from msgspec import Struct
 
 from gateway.ports.callers import ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
 from gateway.ports.relays import RelayedAnswer, RelayedCall
+from gateway.ports.storage import (
+    Deletion,
+    History,
+    Store,
+    StoredItem,
+    StoredResponse,
+    StoreHealth,
+    UsageCount,
+    UsageFlush,
+)
 
 __all__ = [
     "ApiKey",
@@ -34,6 +44,8 @@ __all__ = [
     "UpstreamCall",
     "UpstreamExchange",
     "UpstreamHealth",
+    "UsageCount",
+    "UsageFlush",
 ]
 
 # ---------------------------------------------------------------- time and ids
@@ -197,175 +209,6 @@ class Upstream(Protocol):
 
     async def close(self) -> None:
         """Close every connection."""
-        ...
-
-
-# ---------------------------------------------------------------- storage
-
-
-class StoredItem(Struct, frozen=True, kw_only=True):
-    """One item of a response, stored once.
-
-    Attributes:
-        role: `context` (effective history of an unstored parent), `input` or `output`.
-        type: item type, for example `message` or `function_call`.
-        id: the item's id as callers see it; not unique, never a key. The id minted for an input item that came without
-            one stands here alone, not in `data`.
-        call_id: call id of calls and their outputs, else None.
-        status: item status, or None where the item has none.
-        data: the item as one JSON object, encoded.
-        agent: path of the owning agent.
-    """
-
-    role: str
-    type: str
-    id: str
-    data: bytes
-    call_id: str | None = None
-    status: str | None = None
-    agent: str = "/root"
-
-
-class StoredResponse(Struct, frozen=True, kw_only=True):
-    """A finished response as it is persisted.
-
-    Attributes:
-        id: the response id.
-        principal: owner; every read names it.
-        parent_id: `previous_response_id`, only when the parent is stored as well.
-        conversation_id: the conversation it belongs to, or None.
-        status: `completed` or `incomplete` (or `queued`, `in_progress`, `failed`, `cancelled` of background runs).
-        model: the model asked for.
-        created_at: Unix seconds.
-        completed_at: Unix seconds or None.
-        snapshot: the response object as JSON **without** its `output` member's items (`"output":[]`), encoded.
-        items: context, input and output items in order.
-    """
-
-    id: str
-    principal: str
-    status: str
-    model: str
-    created_at: int
-    snapshot: bytes
-    items: Sequence[StoredItem]
-    parent_id: str | None = None
-    conversation_id: str | None = None
-    completed_at: int | None = None
-
-
-class Deletion(Struct, frozen=True, kw_only=True):
-    """That an owner no longer wants a response.
-
-    Attributes:
-        id: the response id.
-        principal: owner.
-        at: Unix seconds.
-    """
-
-    id: str
-    principal: str
-    at: int
-
-
-class History(Struct, frozen=True, kw_only=True):
-    """The effective history behind one response: every item a continuation must replay, oldest first.
-
-    Attributes:
-        response_id: the newest response of the chain.
-        items: context, input and output items of the whole chain, in order.
-        responses: how many responses the chain has.
-    """
-
-    response_id: str
-    items: Sequence[StoredItem]
-    responses: int
-
-
-class StoreHealth(Struct, frozen=True, kw_only=True):
-    """Whether the database can be used, and why not."""
-
-    healthy: bool
-    detail: str
-
-
-class Store(Protocol):
-    """Durable responses. Every method is scoped to a principal: another's id is simply not there."""
-
-    async def start(self) -> None:
-        """Open the pools and the writer; check or run migrations as configured."""
-        ...
-
-    async def append(self, response: StoredResponse) -> None:
-        """Persist one response with its items; returns only after COMMIT.
-
-        Cancelling the caller does not undo the write: the response may be stored all the same.
-
-        Raises:
-            StorageUnavailable: the database refused or the writer's bounded queue is full; nothing was stored.
-        """
-        ...
-
-    async def history(self, principal: str, response_id: str) -> History | None:
-        """Return the effective history with one bounded query, or None when there is no such response.
-
-        Raises:
-            InvalidRequest: the chain is longer or larger than the store's bounds.
-            StorageUnavailable: the database does not answer.
-        """
-        ...
-
-    async def holds(self, principal: str, response_id: str) -> bool:
-        """Tell whether the principal has such a live response, with one query that loads nothing.
-
-        Raises:
-            StorageUnavailable: the database does not answer.
-        """
-        ...
-
-    async def response(self, principal: str, response_id: str) -> StoredResponse | None:
-        """Return one response with its own items, or None.
-
-        Raises:
-            StorageUnavailable: the database does not answer.
-        """
-        ...
-
-    async def delete(self, deletion: Deletion) -> None:
-        """Hide a response from every process; returns only after COMMIT.
-
-        Live responses that continue from it still replay its items. A process that keeps histories in memory may let
-        it be continued for a bounded time more.
-
-        Raises:
-            ResponseNotFound: the principal has no such live response.
-            StorageUnavailable: the database does not answer, or the writer's queue is full.
-        """
-        ...
-
-    async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
-        """Return the newest visible item for each id that has one, of responses that are not deleted.
-
-        Raises:
-            InvalidRequest: the items together are larger than the store's bound.
-            StorageUnavailable: the database does not answer.
-        """
-        ...
-
-    async def verify(self) -> None:
-        """Make sure that responses can be stored now: the database has just taken a write, or takes one when asked.
-
-        Raises:
-            StorageUnavailable: it does not answer, is full or read-only, or its schema does not fit.
-        """
-        ...
-
-    async def probe(self) -> StoreHealth:
-        """Check that the database answers, is migrated and stores what it is given. Never raises."""
-        ...
-
-    async def close(self) -> None:
-        """Write what is queued, then close."""
         ...
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from gateway.ports import Deletion, History, Store, StoredItem, StoredResponse, StoreHealth
+from gateway.ports import Deletion, History, Store, StoredItem, StoredResponse, StoreHealth, UsageFlush
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.chains import Entry, HistoryCache, Key, Link
 from gateway.storage.history import within_bounds
@@ -115,6 +115,10 @@ class CachedStore:
             # What is on its way into memory may be older than the deletion.
             self._filling.pop(key, None)
             self._cache.drop(key)
+
+    async def add_usage(self, flush: UsageFlush) -> None:
+        """Hand it to the other store."""
+        await self._store.add_usage(flush)
 
     async def holds(self, principal: str, response_id: str) -> bool:
         """Ask the other store."""

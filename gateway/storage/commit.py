@@ -8,12 +8,13 @@ from sqlalchemy import Connection, Engine, delete, insert
 from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from gateway.ports import Deletion, StoredResponse
+from gateway.ports import Deletion, StoredResponse, UsageFlush
 from gateway.protocol.errors import ResponseNotFound
 from gateway.storage.engine import leads_to_database
 from gateway.storage.faults import DriverErrors, StorageNotReady, explain_fault, unavailable
 from gateway.storage.rows import ResponseInsert, hide_response, select_stored_ids
 from gateway.storage.tables import conversations
+from gateway.storage.usage import add_usage
 from gateway.storage.writer import Change, Outcome
 
 # More than any page, so that a full disk has to find room for it.
@@ -105,7 +106,12 @@ class BatchCommit:
             missing = [response for response in appended if response.id not in stored]
             with DriverErrors(connection):
                 self._insert(connection, missing)
-            return _hide(connection, batch, again=again)
+            outcomes = _hide(connection, batch, again=again)
+            # Last, so that other processes wait for these rows, which all share, as shortly as can be.
+            for change in batch:
+                if isinstance(change, UsageFlush):
+                    add_usage(connection, change)
+            return outcomes
 
     def _connect(self) -> Connection:
         if self._connection is None or not leads_to_database(self._connection):

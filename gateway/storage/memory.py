@@ -1,8 +1,11 @@
 """The store's twin in memory, for tests and for trying things out; it forgets everything at the end."""
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 
-from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth
+from msgspec import structs
+
+from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth, UsageCount, UsageFlush
 from gateway.protocol.errors import ResponseNotFound, StorageUnavailable
 from gateway.storage.history import check_bounds
 from gateway.storage.references import check_references
@@ -12,13 +15,19 @@ _MAX_REFERENCE_LENGTH = 64
 
 
 class MemoryStore:
-    """`ports.Store` in a dictionary."""
+    """`ports.Store` in a dictionary.
+
+    Attributes:
+        usage: what was used, by principal, day and model.
+    """
 
     def __init__(self, *, history_max_responses: int = 10_000, history_max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_responses = history_max_responses
         self._max_bytes = history_max_bytes
         self._responses: dict[str, StoredResponse] = {}
         self._deleted: set[str] = set()
+        self.usage: dict[tuple[str, date, str], UsageCount] = {}
+        self._flushed: str | None = None
         self._closed = False
 
     async def start(self) -> None:
@@ -76,6 +85,21 @@ class MemoryStore:
             raise ResponseNotFound(deletion.id)
         self._deleted.add(deletion.id)
 
+    async def add_usage(self, flush: UsageFlush) -> None:
+        """Add counts to those kept.
+
+        Raises:
+            StorageUnavailable: the store is closed.
+        """
+        if self._closed:
+            raise StorageUnavailable("The store is closed.")
+        if flush.id == self._flushed:
+            return
+        self._flushed = flush.id
+        for count in flush.counts:
+            key = (count.principal, count.day, count.model)
+            self.usage[key] = _add(self.usage[key], count) if key in self.usage else count
+
     async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return the newest item for each id; as `SqlStore.items`.
 
@@ -117,3 +141,10 @@ class MemoryStore:
         while current is not None and (response := self._find(principal, current)):
             yield response
             current = response.parent_id
+
+
+def _add(kept: UsageCount, count: UsageCount) -> UsageCount:
+    numbers = {
+        name: number + getattr(count, name) for name, number in structs.asdict(kept).items() if type(number) is int
+    }
+    return structs.replace(kept, **numbers)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth
+from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth, UsageFlush
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import create_file, open_engine
@@ -137,6 +137,14 @@ class SqlStore:
         """
         await self._writer.write(deletion)
         self._metrics.storage_deletions_total.inc()
+
+    async def add_usage(self, flush: UsageFlush) -> None:
+        """Add counts to those stored; returns only after COMMIT.
+
+        Raises:
+            StorageUnavailable: the database refused, or the writer's queue is full.
+        """
+        await self._writer.write(flush)
 
     async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return the newest item for each id that a live response of the principal holds.

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    Date,
     Dialect,
     ForeignKey,
     Index,
@@ -94,6 +95,7 @@ responses = Table(
     Column("snapshot", LargeBinary, nullable=False),
 )
 Index(None, responses.c.root_id, responses.c.created_at)
+Index(None, responses.c.principal, responses.c.id)
 # Partial, so that SQLite never takes the index of the children to find the roots.
 for _column in (responses.c.parent_id, responses.c.conversation_id, responses.c.deleted_at):
     Index(None, _column, sqlite_where=_column.is_not(None), postgresql_where=_column.is_not(None))
@@ -154,4 +156,18 @@ api_keys = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("principal", CallerText, primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("model", CallerText, primary_key=True),
+    Column("responses", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("last_flush", Text, nullable=False),
 )

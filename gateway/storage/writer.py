@@ -9,14 +9,17 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.ports import Deletion, StoredResponse
+from gateway.ports import Deletion, StoredResponse, UsageFlush
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
 from gateway.storage.rows import count_item_bytes
 from gateway.telemetry.loads import StorageLoad
 
-Change: TypeAlias = StoredResponse | Deletion
+Change: TypeAlias = StoredResponse | Deletion | UsageFlush
 Outcome: TypeAlias = GatewayError | None
 Commit: TypeAlias = Callable[[Sequence[Change]], Sequence[Outcome]]
+
+# About what a row of usage takes.
+_COUNT_BYTES = 256
 
 _log = logging.getLogger(__name__)
 
@@ -155,4 +158,6 @@ class Writer:
 
 
 def _measure(change: Change) -> int:
-    return len(change.id) if isinstance(change, Deletion) else len(change.snapshot) + count_item_bytes(change)
+    if isinstance(change, StoredResponse):
+        return len(change.snapshot) + count_item_bytes(change)
+    return len(change.id) if isinstance(change, Deletion) else len(change.counts) * _COUNT_BYTES

@@ -1,0 +1,217 @@
+"""What is durable: responses with their items, and what was used."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class StoredItem(Struct, frozen=True, kw_only=True):
+    """One item of a response, stored once.
+
+    Attributes:
+        role: `context` (effective history of an unstored parent), `input` or `output`.
+        type: item type, for example `message` or `function_call`.
+        id: the item's id as callers see it; not unique, never a key. The id minted for an input item that came without
+            one stands here alone, not in `data`.
+        call_id: call id of calls and their outputs, else None.
+        status: item status, or None where the item has none.
+        data: the item as one JSON object, encoded.
+        agent: path of the owning agent.
+    """
+
+    role: str
+    type: str
+    id: str
+    data: bytes
+    call_id: str | None = None
+    status: str | None = None
+    agent: str = "/root"
+
+
+class StoredResponse(Struct, frozen=True, kw_only=True):
+    """A finished response as it is persisted.
+
+    Attributes:
+        id: the response id.
+        principal: owner; every read names it.
+        parent_id: `previous_response_id`, only when the parent is stored as well.
+        conversation_id: the conversation it belongs to, or None.
+        status: `completed` or `incomplete` (or `queued`, `in_progress`, `failed`, `cancelled` of background runs).
+        model: the model asked for.
+        created_at: Unix seconds.
+        completed_at: Unix seconds or None.
+        snapshot: the response object as JSON **without** its `output` member's items (`"output":[]`), encoded.
+        items: context, input and output items in order.
+    """
+
+    id: str
+    principal: str
+    status: str
+    model: str
+    created_at: int
+    snapshot: bytes
+    items: Sequence[StoredItem]
+    parent_id: str | None = None
+    conversation_id: str | None = None
+    completed_at: int | None = None
+
+
+class Deletion(Struct, frozen=True, kw_only=True):
+    """That an owner no longer wants a response.
+
+    Attributes:
+        id: the response id.
+        principal: owner.
+        at: Unix seconds.
+    """
+
+    id: str
+    principal: str
+    at: int
+
+
+class UsageCount(Struct, frozen=True, kw_only=True):
+    """What one principal had made of one model on one day.
+
+    Attributes:
+        principal: who asked.
+        day: the day, in UTC, on which the answers ended.
+        model: the model asked for, cut to at most 128 characters.
+        responses: responses whose tokens the inference server told.
+        input_tokens: tokens read.
+        cached_tokens: those of them that were cached.
+        output_tokens: tokens made.
+        reasoning_tokens: those of them that were reasoning.
+    """
+
+    principal: str
+    day: date
+    model: str
+    responses: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class UsageFlush(Struct, frozen=True, kw_only=True):
+    """Counts to be added to those that are stored.
+
+    Attributes:
+        id: unique; the same flush handed over again is added once.
+        counts: at most one for each principal, day and model.
+    """
+
+    id: str
+    counts: Sequence[UsageCount]
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """The effective history behind one response: every item a continuation must replay, oldest first.
+
+    Attributes:
+        response_id: the newest response of the chain.
+        items: context, input and output items of the whole chain, in order.
+        responses: how many responses the chain has.
+    """
+
+    response_id: str
+    items: Sequence[StoredItem]
+    responses: int
+
+
+class StoreHealth(Struct, frozen=True, kw_only=True):
+    """Whether the database can be used, and why not."""
+
+    healthy: bool
+    detail: str
+
+
+class Store(Protocol):
+    """Durable responses. Every method is scoped to a principal: another's id is simply not there."""
+
+    async def start(self) -> None:
+        """Open the pools and the writer; check or run migrations as configured."""
+        ...
+
+    async def append(self, response: StoredResponse) -> None:
+        """Persist one response with its items; returns only after COMMIT.
+
+        Cancelling the caller does not undo the write: the response may be stored all the same.
+
+        Raises:
+            StorageUnavailable: the database refused or the writer's bounded queue is full; nothing was stored.
+        """
+        ...
+
+    async def history(self, principal: str, response_id: str) -> History | None:
+        """Return the effective history with one bounded query, or None when there is no such response.
+
+        Raises:
+            InvalidRequest: the chain is longer or larger than the store's bounds.
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def holds(self, principal: str, response_id: str) -> bool:
+        """Tell whether the principal has such a live response, with one query that loads nothing.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def response(self, principal: str, response_id: str) -> StoredResponse | None:
+        """Return one response with its own items, or None.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def delete(self, deletion: Deletion) -> None:
+        """Hide a response from every process; returns only after COMMIT.
+
+        Live responses that continue from it still replay its items. A process that keeps histories in memory may let
+        it be continued for a bounded time more.
+
+        Raises:
+            ResponseNotFound: the principal has no such live response.
+            StorageUnavailable: the database does not answer, or the writer's queue is full.
+        """
+        ...
+
+    async def add_usage(self, flush: UsageFlush) -> None:
+        """Add counts to those stored, of whatever process; returns only after COMMIT.
+
+        Raises:
+            StorageUnavailable: the database refused, or the writer's queue is full. The flush may be handed over again.
+        """
+        ...
+
+    async def items(self, principal: str, item_ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return the newest visible item for each id that has one, of responses that are not deleted.
+
+        Raises:
+            InvalidRequest: the items together are larger than the store's bound.
+            StorageUnavailable: the database does not answer.
+        """
+        ...
+
+    async def verify(self) -> None:
+        """Make sure that responses can be stored now: the database has just taken a write, or takes one when asked.
+
+        Raises:
+            StorageUnavailable: it does not answer, is full or read-only, or its schema does not fit.
+        """
+        ...
+
+    async def probe(self) -> StoreHealth:
+        """Check that the database answers, is migrated and stores what it is given. Never raises."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is queued, then close."""
+        ...
