@@ -102,6 +102,8 @@ class Gateway:
                 await self.parts.store.start()
             except StorageNotReady as error:
                 raise StartError(str(error)) from error
+            closing.push_async_callback(self.parts.engine.usage.close)
+            await self.parts.engine.usage.start()
             closing.push_async_callback(self.parts.authenticator.close)
             await self.parts.authenticator.start()
             for upstream in self.parts.upstreams.values():

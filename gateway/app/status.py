@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from gateway import __version__
 from gateway.app.parts import Parts
 from gateway.config.schema import GatewayConfig
+from gateway.engine.usage import UsageBook
 from gateway.ports import Upstream
 from gateway.protocol.errors import RequestTooLarge
 from gateway.telemetry.histogram import Histogram
 from gateway.telemetry.loads import Level
 from gateway.telemetry.metrics import Metrics, read_values
+from gateway.telemetry.principals import LARGEST, PrincipalTokens
 from gateway.telemetry.status import (
     BREAKERS,
     Clients,
@@ -62,6 +64,7 @@ async def take_status(parts: Parts, config: GatewayConfig, *, started: float, dr
             Rejection(key=key, count=count) for (key,), count in read_values(metrics.rejections_total).items()
         ),
         tokens=tuple(_tell_tokens(metrics)),
+        principals=tuple(_tell_principals(parts.engine.usage)),
         responses=tuple(
             Outcome(transport=transport, status=status, count=count)
             for (transport, status), count in read_values(metrics.responses_total).items()
@@ -164,6 +167,18 @@ def _tell_tokens(metrics: Metrics) -> Iterator[Tokens]:
     for (model, kind), count in read_values(metrics.tokens_total).items():
         counts[model][kind] = count
     return (Tokens(model=model, **kinds) for model, kinds in counts.items())
+
+
+def _tell_principals(usage: UsageBook) -> Iterator[PrincipalTokens]:
+    for principal, tally in usage.list_largest(LARGEST):
+        yield PrincipalTokens(
+            principal=principal,
+            responses=tally.responses,
+            input=tally.input,
+            cached=tally.cached,
+            output=tally.output,
+            reasoning=tally.reasoning,
+        )
 
 
 def _tell_use(level: Level, limit: int | None = None) -> Use:

@@ -3,24 +3,16 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import rich_click as click
-from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.cli.audit import note_action
-from gateway.cli.errors import print_error
+from gateway.cli.database import open_current, open_database, read_revision
 from gateway.cli.options import DURATION, database_options, load_database_config
-from gateway.config.schema import StorageConfig
 from gateway.storage import migrations
-from gateway.storage.engine import create_file, open_engine
-from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.owners import Owned, OwnerChange
 from gateway.storage.retention import Sweep
-from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.sweeper import find_cutoffs, sweep_gently
 from gateway.telemetry import names
 
@@ -39,8 +31,8 @@ def command() -> None:
 @click.argument("revision", default="head")
 def upgrade(config: Path | None, overrides: tuple[str, ...], database: str | None, revision: str) -> None:
     """Create the tables or bring them up to REVISION, the newest by default. Safe to run at any time."""
-    with _open_database(config, overrides, database, create=True) as engine:
-        before = _read_revision(engine)
+    with open_database(load_database_config(config, overrides, database).storage, create=True) as engine:
+        before = read_revision(engine)
         after = migrations.upgrade(engine, revision)
     click.echo(f"The database is at revision {after}{' already' if before == after else ''}.")
 
@@ -55,7 +47,7 @@ def downgrade(
     """Take the tables down to REVISION; `base` removes them with all they hold."""
     if not yes:
         click.confirm(f"Going down to {revision} may delete stored responses. Go on?", abort=True, err=True)
-    with _open_database(config, overrides, database) as engine:
+    with open_database(load_database_config(config, overrides, database).storage) as engine:
         after = migrations.downgrade(engine, revision)
     click.echo("The database has no tables any more." if after is None else f"The database is at revision {after}.")
 
@@ -64,16 +56,16 @@ def downgrade(
 @database_options
 def current(config: Path | None, overrides: tuple[str, ...], database: str | None) -> None:
     """Print the database's revision, or `none`."""
-    with _open_database(config, overrides, database) as engine:
-        click.echo(_read_revision(engine) or "none")
+    with open_database(load_database_config(config, overrides, database).storage) as engine:
+        click.echo(read_revision(engine) or "none")
 
 
 @command.command()
 @database_options
 def check(config: Path | None, overrides: tuple[str, ...], database: str | None) -> None:
     """Tell by the exit code whether this gateway can use the database: 0 yes, 1 no."""
-    with _open_database(config, overrides, database) as engine:
-        revision = _read_revision(engine)
+    with open_database(load_database_config(config, overrides, database).storage) as engine:
+        revision = read_revision(engine)
         migrations.require_current(revision)
     click.echo(f"The database is at revision {revision}, the newest.")
 
@@ -97,8 +89,7 @@ def purge(
         retention_seconds=storage.retention_seconds if older_than is None else older_than,
         grace_seconds=storage.retention_interval_seconds,
     )
-    with _open(storage) as engine:
-        migrations.require_current(_read_revision(engine))
+    with open_current(storage) as engine:
         sweep = Sweep(engine, batch_responses=storage.retention_batch_responses)
         total = sweep.count(cutoffs) if dry_run else sweep_gently(sweep, cutoffs, threading.Event())
     click.echo(f"{'To be removed' if dry_run else 'Removed'}: responses {total.responses}, items {total.items}.")
@@ -122,8 +113,7 @@ def assign_owner(
         raise click.BadParameter("an owner is printable text", param_hint="--to")
     loaded = load_database_config(config, overrides, database)
     storage = loaded.storage
-    with _open(storage) as engine:
-        migrations.require_current(_read_revision(engine))
+    with open_current(storage) as engine:
         change = OwnerChange(engine, old=old, new=new, batch_rows=storage.retention_batch_responses)
         total = change.count()
         if not dry_run:
@@ -144,38 +134,3 @@ def _move(change: OwnerChange, expected: Owned) -> Owned:
             total += moved
             bar.update(moved.responses)
     return total
-
-
-def _open_database(
-    config: Path | None, overrides: tuple[str, ...], database: str | None, *, create: bool = False
-) -> AbstractContextManager[Engine]:
-    return _open(load_database_config(config, overrides, database).storage, create=create)
-
-
-@contextmanager
-def _open(storage: StorageConfig, *, create: bool = False) -> Iterator[Engine]:
-    """Open the configured database; a fault inside ends the process with one more line and status 1."""
-    # Without a configuration it is a default one, which is not what everybody expects.
-    click.secho(f"database: {storage.url}", dim=True, err=True)
-    try:
-        settings = StoreSettings(
-            url=database_url(storage.url.reveal()),
-            sqlite_synchronous=storage.sqlite_synchronous,
-            busy_timeout_seconds=storage.busy_timeout_seconds,
-            statement_timeout_seconds=storage.statement_timeout_seconds,
-        )
-        if create:
-            create_file(settings.url)
-        engine = open_engine(settings)
-        try:
-            yield engine
-        finally:
-            engine.dispose()
-    except (StorageNotReady, SQLAlchemyError) as error:
-        print_error(explain_fault(error))
-        sys.exit(1)
-
-
-def _read_revision(engine: Engine) -> str | None:
-    with engine.connect() as connection:
-        return migrations.read_revision(connection)

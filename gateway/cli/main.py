@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "status": "Show what a running gateway holds and has seen.",
         "config": "Check, show and generate the configuration.",
         "db": "Create, upgrade and inspect the database.",
+        "usage": "Show how many tokens principals used.",
         "keys": "Make, list and revoke the keys of callers.",
         "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",
         "demo": "Show a gateway at work: an answer, its continuation, what was stored, two forks on one WebSocket.",

@@ -127,7 +127,9 @@ def _look(url: str) -> RenderableType:
 
 def render(status: Status) -> RenderableType:
     """Return a status as it is shown at a terminal."""
-    tables = (part(status) for part in (_uses, _latencies, _limits, _outcomes, _rejections, _tokens, _errors))
+    tables = (
+        part(status) for part in (_uses, _latencies, _limits, _outcomes, _rejections, _tokens, _principals, _errors)
+    )
     return Group(*_head(status), *(Padding(table, (1, 0, 0, 0)) for table in tables if table.row_count))
 
 
@@ -194,6 +196,13 @@ def _tokens(status: Status) -> Table:
     table = _table("tokens", "input", "cached", "output", "reasoning")
     for tokens in status.tokens:
         table.add_row(make_printable(tokens.model), *map(show_count, msgspec.structs.astuple(tokens)[1:]))
+    return table
+
+
+def _principals(status: Status) -> Table:
+    table = _table("tokens of", "responses", "input", "cached", "output", "reasoning")
+    for one in status.principals:
+        table.add_row(make_printable(one.principal), *map(show_count, msgspec.structs.astuple(one)[1:]))
     return table
 
 

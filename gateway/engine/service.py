@@ -17,6 +17,7 @@ from gateway.engine.quotas import Quotas
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, Sessions
+from gateway.engine.usage import UsageBook
 from gateway.ports import Clock, Deletion, Ids, Store, Upstream
 from gateway.protocol import codec
 from gateway.protocol.carriage import carry_item
@@ -52,6 +53,7 @@ class Engine:
 
     Attributes:
         routing: where models go, by the configuration in effect.
+        usage: the tokens of each principal.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Engine:
         self._committer = Committer(store, ids, metrics)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())
+        self.usage = UsageBook(store, clock, ids, metrics, config.storage)
         self._coalescer = Coalescer(
             lambda: self._admission.active,
             seconds=config.engine.coalesce_seconds,
@@ -101,6 +104,7 @@ class Engine:
         self._adopt(config)
         self._admission.resize(config.server.max_concurrent_requests)
         self._quotas.reconfigure(config.limits, self._clock.monotonic())
+        self.usage.reconfigure(config.storage)
         self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
         for name, upstream in config.upstream_map().items():
             self._seats[name].resize(upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
@@ -217,7 +221,7 @@ class Engine:
         try:
             return await run.answer()
         finally:
-            del self._runs[plan.response_id]
+            self._conclude(plan)
 
     async def stream(self, plan: Plan, channel: Channel) -> None:
         """Make a response as events; cancelling it aborts the upstream and publishes nothing.
@@ -229,7 +233,7 @@ class Engine:
         try:
             await run.stream(channel)
         finally:
-            del self._runs[plan.response_id]
+            self._conclude(plan)
 
     # ------------------------------------------------------------ what is stored
 
@@ -335,6 +339,11 @@ class Engine:
         if self._cutting_off:
             run.cut_off(shutting_down())
         return run
+
+    def _conclude(self, plan: Plan) -> None:
+        del self._runs[plan.response_id]
+        if plan.turn.usage is not None:
+            self.usage.count(plan.caller.principal, plan.turn.response.model, plan.turn.usage)
 
     def _note_extras(self, request: CreateRequest) -> None:
         for name in request.extras:

@@ -128,6 +128,8 @@ class Metrics:
         self.storage_reads_total = self._counter(names.STORAGE_READS)
         self.storage_read_seconds = self._histogram(names.STORAGE_READ_SECONDS)
         self.storage_deletions_total = self._counter(names.STORAGE_DELETIONS)
+        self.usage_lost_responses_total = self._counter(names.USAGE_LOST)
+        self.usage_failures_total = self._counter(names.USAGE_FAILURES)
 
         self.history_cache_lookups_total = self._counter(names.HISTORY_CACHE_LOOKUPS)
         self.history_cache_bytes = self._gauge(names.HISTORY_CACHE_BYTES)

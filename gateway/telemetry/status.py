@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 from msgspec import Struct, structs
 
 from gateway.telemetry.distribution import Distribution, add_up
+from gateway.telemetry.principals import PrincipalTokens, add_up_principals
 
 LAST_ERRORS: Final = 50
 """How many failures a process remembers, and a document tells."""
@@ -248,6 +249,7 @@ class Status(Struct, frozen=True, kw_only=True):
         rejections: what was refused or ended because a bound was met, by key.
         responses: how responses ended.
         tokens: by model.
+        principals: those that used the most tokens, the largest first, at most 20.
         latency: how long callers wait.
         last_errors: the newest failures, newest first, at most 50.
     """
@@ -267,6 +269,7 @@ class Status(Struct, frozen=True, kw_only=True):
     rejections: tuple[Rejection, ...]
     responses: tuple[Outcome, ...]
     tokens: tuple[Tokens, ...]
+    principals: tuple[PrincipalTokens, ...]
     latency: Latency
     last_errors: tuple[LastError, ...]
 
@@ -301,6 +304,7 @@ def merge(documents: Sequence[Status]) -> Status:
         limits=_merge_alike(documents, "limits", "key", _merge_limits),
         rejections=_merge_alike(documents, "rejections", "key", _add_counts),
         tokens=_merge_alike(documents, "tokens", "model", _add_counts),
+        principals=add_up_principals(one for document in documents for one in document.principals),
         responses=_merge_outcomes(one for document in documents for one in document.responses),
         latency=_fold([one.latency for one in documents], newest.latency),
         last_errors=select_newest(one for document in documents for one in document.last_errors),

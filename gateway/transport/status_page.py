@@ -19,6 +19,7 @@ from gateway.telemetry.digest import (
     show_distribution,
 )
 from gateway.telemetry.distribution import Distribution
+from gateway.telemetry.principals import PrincipalTokens
 from gateway.telemetry.quantities import NOTHING, show_bytes, show_count, show_seconds, show_share, show_span, show_time
 from gateway.telemetry.status import LastError, LimitUse, Outcome, Rejection, Status, StorageStatus, Tokens
 from gateway.transport.charts import draw_buckets, draw_level
@@ -109,6 +110,7 @@ def render_status(status: Status, *, refresh: int) -> str:
             _latencies(status),
             _limits(status.limits),
             _tokens(status.tokens),
+            _principals(status.principals),
             _last_errors(status.last_errors),
             "</main></body></html>\n",
         ]
@@ -185,6 +187,12 @@ def _rejections(rejections: Iterable[Rejection]) -> str:
 def _tokens(tokens: Iterable[Tokens]) -> str:
     rows = [(escape(one.model), *map(show_count, structs.astuple(one)[1:])) for one in tokens]
     return _card("Tokens", _table(("", "input", "cached", "output", "reasoning"), rows, kind="numbers"))
+
+
+def _principals(principals: Iterable[PrincipalTokens]) -> str:
+    rows = [(escape(one.principal), *map(show_count, structs.astuple(one)[1:])) for one in principals]
+    head = ("", "responses", "input", "cached", "output", "reasoning")
+    return _card("Tokens of principals", _table(head, rows, kind="numbers"))
 
 
 def _latencies(status: Status) -> str:

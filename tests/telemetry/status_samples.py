@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 
 from gateway.telemetry.distribution import Distribution, distribute
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.principals import PrincipalTokens
 from gateway.telemetry.status import (
     BREAKERS,
     Clients,
@@ -61,6 +62,7 @@ UPSTREAMS = st.builds(
 LIMITS = st.builds(LimitUse, key=WORDS, limit=COUNTS, breaches=COUNTS)
 REJECTIONS = st.builds(Rejection, key=WORDS, count=COUNTS)
 TOKENS = st.builds(Tokens, model=WORDS, input=COUNTS, cached=COUNTS, output=COUNTS, reasoning=COUNTS)
+PRINCIPALS = st.builds(PrincipalTokens, principal=WORDS, responses=COUNTS, input=COUNTS, output=COUNTS)
 OUTCOMES = st.builds(Outcome, transport=WORDS, status=WORDS, count=COUNTS)
 
 
@@ -80,6 +82,7 @@ STATUSES = st.builds(
     limits=_some(LIMITS, lambda one: one.key),
     rejections=_some(REJECTIONS, lambda one: one.key),
     tokens=_some(TOKENS, lambda one: one.model),
+    principals=_some(PRINCIPALS, lambda one: one.principal),
     responses=_some(OUTCOMES, lambda one: (one.transport, one.status)),
     last_errors=st.lists(ERRORS, max_size=3).map(tuple),
 )
@@ -143,6 +146,7 @@ def make_status(**fields):
             Rejection(key="server.max_concurrent_requests", count=17),
             Rejection(key="websocket.max_outstanding_bytes", count=1),
         ),
+        principals=(PrincipalTokens(principal="ada", responses=2, input=1000, cached=10, output=500),),
         tokens=(Tokens(model="qwen-0.6b", input=120_000, cached=90_000, output=4321, reasoning=0),),
         responses=(
             Outcome(transport="json", status="completed", count=12),

@@ -35,7 +35,7 @@ def test_merging_one_changes_nothing_but_the_order(document):
     assert merge([once]) == once
     for name in ("time", "version", "started", "draining", "storage", "clients", "lanes", "latency"):
         assert getattr(once, name) == getattr(document, name)
-    for name in ("processes", "upstreams", "limits", "rejections", "responses", "tokens", "last_errors"):
+    for name in ("processes", "upstreams", "limits", "rejections", "responses", "tokens", "principals", "last_errors"):
         assert _as_set(getattr(once, name)) == _as_set(getattr(document, name))
 
 
@@ -58,6 +58,7 @@ def test_numbers_add_up(documents):
         ("rejections", "count"),
         ("responses", "count"),
         ("tokens", "output"),
+        ("principals", "input"),
     ):
         counted = sum(getattr(part, number) for document in documents for part in getattr(document, field))
         assert sum(getattr(part, number) for part in getattr(merged, field)) == counted

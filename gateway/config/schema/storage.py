@@ -100,3 +100,21 @@ class StorageConfig(Section, frozen=True, kw_only=True):
         ),
     ] = 3600.0
     retention_batch_responses: Annotated[Count, doc("Responses removed in one transaction.", le=10_000)] = 200
+    usage_interval_seconds: Annotated[
+        DurationOrZero,
+        doc(
+            "How often the tokens that principals used are added to the database; a process that is killed loses those "
+            "since the last time. 0 counts none.",
+            live=True,
+            le=86_400,
+        ),
+    ] = 10.0
+    usage_max_entries: Annotated[
+        Count,
+        doc(
+            "Principals, each with a model and a day, whose tokens may wait to be added; at that many they are added "
+            "at once, and while the database takes none, further ones do not count.",
+            live=True,
+            per_process=True,
+        ),
+    ] = 10_000

@@ -1,0 +1,105 @@
+"""Tokens of principals: the same over every transport, and added up over gateways that share a database."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from harness.client import client
+from harness.upstream import Upstream
+from harness.websocket import WebSocket
+from integration.embedded import EmbeddedGateway
+from integration.turns import ask, echo, id_of, told
+from sqlalchemy import Engine
+
+from gateway.config import load_config
+from gateway.ports import ApiKey
+from gateway.protocol.credentials import digest_key, write_key
+from gateway.storage.engine import open_engine
+from gateway.storage.key_file import KeyFile
+from gateway.storage.settings import StoreSettings, database_url
+from gateway.storage.usage import sum_usage
+
+KEYS = {name: write_key(f"{name}00000000", bytes(31) + name[:1].encode()) for name in ("ada0", "bob0")}
+SIGNED = {name: {"Authorization": f"Bearer {key}"} for name, key in KEYS.items()}
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+class Place:
+    """A database, the keys of two callers, and gateways that use both."""
+
+    def __init__(self, url: str, keys: str, upstream: Upstream, running: ExitStack) -> None:
+        self.url = url
+        self._settings = [
+            *("server.port=0", "admin.enabled=false", f"upstream.url={upstream.url}", "auth.mode=api_keys"),
+            *(f"auth.keys_file={keys}", f"storage.url={url}", "storage.auto_migrate=always"),
+            # No test waits for it: what is counted is stored at the end.
+            "storage.usage_interval_seconds=1h",
+        ]
+        self._running = running
+
+    def start(self, *settings: str) -> EmbeddedGateway:
+        config = load_config(None, {}, [*self._settings, *settings]).config
+        return self._running.enter_context(EmbeddedGateway(config))
+
+    @contextmanager
+    def open(self) -> Iterator[Engine]:
+        engine = open_engine(StoreSettings(url=database_url(self.url)))
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+    def usage(self) -> dict[str, dict[str, Any]]:
+        """Stop the gateways; what is stored for each principal."""
+        self._running.close()
+        with self.open() as engine, engine.connect() as connection:
+            return {row.pop("principal"): row for row in sum_usage(connection, ["principal", "model"])}
+
+
+@pytest.fixture(params=DATABASES)
+def place(request: pytest.FixtureRequest, upstream: Upstream, tmp_path) -> Iterator[Place]:
+    keys = KeyFile(tmp_path / "keys.toml", max_keys=2)
+    for name, key in KEYS.items():
+        keys.add(ApiKey(id=f"{name}00000000", principal=name, digest=digest_key(key), created_at=0))
+    sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/responses.db" if sqlite else request.getfixturevalue("postgres_database")
+    with ExitStack() as running:
+        yield Place(url, f"{tmp_path}/keys.toml", upstream, running)
+
+
+def create(gateway: EmbeddedGateway, name: str, model: str, **fields: object) -> Any:
+    """Ask over HTTP; the answer, of which nothing is left to come."""
+    with client(gateway.port) as caller:
+        body = json.dumps({"model": model, "input": "hi", **fields}).encode()
+        return caller.call("POST", "/v1/responses", body, SIGNED[name])
+
+
+@pytest.mark.checklist(30)
+def test_the_same_calls_count_the_same_over_http_and_websocket(place: Place, upstream: Upstream) -> None:
+    model = upstream.script("usage", echo)
+    one, other = place.start(), place.start()
+    for gateway in (one, other):
+        parent = json.loads(create(gateway, "ada0", model).body)["id"]
+        assert create(gateway, "ada0", model, stream=True, previous_response_id=parent).status == 200
+        assert create(gateway, "ada0", model, stream=True, store=False).status == 200
+        with WebSocket(gateway.port, headers=SIGNED["bob0"]) as socket:
+            parent = id_of(ask(socket, model))
+            told(socket, model, "hi", parent, stream_id="lane")
+            told(socket, model, store=False)
+    counted = [
+        {key: value for key, value in gateway.counters().items() if key[0] == "gateway_tokens_total"}
+        for gateway in (one, other)
+    ]
+    status = asyncio.run_coroutine_threadsafe(one.gateway.read_status(), one._loop).result(10)
+    assert [(row.principal, row.responses) for row in status.principals] == [("ada0", 3), ("bob0", 3)]
+    usage = place.usage()
+    assert usage["ada0"] == usage["bob0"]
+    assert (usage["ada0"]["model"], usage["ada0"]["responses"]) == (model, 6)
+    for kind in ("input", "output"):
+        metric = sum(
+            value for (_, labels), value in [*counted[0].items(), *counted[1].items()] if ("kind", kind) in labels
+        )
+        assert sum(row[f"{kind}_tokens"] for row in usage.values()) == metric > 0
