@@ -13,8 +13,20 @@ from gateway.storage.memory import MemoryStore
 from gateway.transport.connection import CONNECTION_EXTENSION
 
 
+class FakeUsage:
+    def __init__(self):
+        self.log = []
+
+    async def start(self):
+        self.log.append("start")
+
+    async def close(self):
+        self.log.append("close")
+
+
 class FakeEngine:
     def __init__(self):
+        self.usage = FakeUsage()
         self.draining = False
 
     def begin_drain(self):
@@ -175,8 +187,8 @@ async def test_parts_are_opened_and_closed(build):
     upstream = FakeUpstream()
     gateway = build({"default": upstream})
     async with gateway.lifespan():
-        assert upstream.log == ["start"]
-    assert upstream.log == ["start", "close"]
+        assert upstream.log == gateway.parts.engine.usage.log == ["start"]
+    assert upstream.log == gateway.parts.engine.usage.log == ["start", "close"]
 
 
 async def test_a_drain_reaches_engine_and_readiness(build):

@@ -19,10 +19,24 @@ from gateway.storage.memory import MemoryStore
 from gateway.telemetry.logs import configure_logging
 
 
+class ToyUsage:
+    """Counts nothing."""
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+    def list_largest(self, most):
+        return []
+
+
 class ToyEngine:
     """Streams as many chunks as the query asks for and counts the streams."""
 
     def __init__(self):
+        self.usage = ToyUsage()
         self.active = 0
         self.draining = False
         self.idle = asyncio.Event()

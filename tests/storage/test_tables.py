@@ -55,6 +55,7 @@ def test_every_table_that_is_addressed_from_outside_has_an_owner():
         "items",
         "conversations",
         "api_keys",
+        "usage",
     }
 
 
