@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableSet
 from typing import Any
 
 from gateway.app import Gateway, StartError
@@ -42,7 +42,7 @@ class GatewayServer(LeavingServer):
             upgrades=upgrades,
             tls=lambda: gateway.tls,
         )
-        self.server_state.connections = _Connections(gateway.parts.metrics.client_connections)
+        self.server_state.connections = _Connections(gateway.parts.metrics.client_connections)  # type: ignore[assignment]
         self.stops = 0
         self._announce = announce
         self._drain: asyncio.Task[None] | None = None
@@ -94,24 +94,33 @@ class GatewayServer(LeavingServer):
         _logger.warning("%s: cut off %d responses", reason, self.gateway.cut_off())
 
 
-class _Connections(set[Any]):
-    """The open connections, as uvicorn keeps them; their number is shown.
+class _Connections(MutableSet[Any]):
+    """The open connections, as uvicorn keeps them; their number is shown, however they come and go.
 
     Args:
         level: their number.
     """
 
     def __init__(self, level: Level) -> None:
-        super().__init__()
+        self._open: set[Any] = set()
         self._level = level
 
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._open
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._open)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
     def add(self, connection: Any) -> None:
-        super().add(connection)
-        self._level.set(len(self))
+        self._open.add(connection)
+        self._level.set(len(self._open))
 
     def discard(self, connection: Any) -> None:
-        super().discard(connection)
-        self._level.set(len(self))
+        self._open.discard(connection)
+        self._level.set(len(self._open))
 
 
 def _settle_garbage_collection() -> None:
