@@ -14,9 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from harness.client import client, open_create, read_until
 from harness.compose import read_compose
 
-GATEWAY, ADMIN, SIMULATOR = 9000, 9901, 8000
+GATEWAY, ADMIN, SIMULATOR, COLLECTOR = 9000, 9901, 8000, 4318
 MODEL, TEXT = "fixture-640-8", "x" * 640
 START_SECONDS, STOP_SECONDS = 30, 20
 
@@ -43,7 +45,7 @@ done
 mount -t tmpfs -o size=64m,mode=1777,nosuid,nodev tmpfs "$root/tmp"
 mount --bind "$data" "$root/var/lib/gateway"
 # The services' names, which a runtime's own name server would know.
-echo "127.0.0.1 localhost gateway simulator" >"$root/dev/hosts"
+echo "127.0.0.1 localhost gateway simulator otel-collector" >"$root/dev/hosts"
 touch "$root/etc/hosts"
 mount --bind "$root/dev/hosts" "$root/etc/hosts"
 mount -o remount,bind,ro "$root"
@@ -176,7 +178,45 @@ def main(bundle: str, inspected: str) -> int:
                 require(container.stop() == 0, "it exits with 0 again")
             with running(image, data, _without_posture(gateway), GATEWAY, "/readyz"):
                 check_keys(image, data)
+            traced = read_compose({"OTEL_TRACES_EXPORTER": "otlp"})["services"]["gateway"]
+            with collecting() as spans, running(image, data, traced, GATEWAY, "/readyz") as container:
+                check_stream()
+                container.stop()
+                require(spans.received, "it sends spans to the collector")
     return 0
+
+
+class Collector(HTTPServer):
+    """Stands for a collector of spans."""
+
+    received = False
+
+
+class Export(BaseHTTPRequestHandler):
+    """One export by OTLP."""
+
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.received |= self.path == "/v1/traces" and b"responses-gateway" in body
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """A collector that answers where the compose file has one."""
+    with Collector(("127.0.0.1", COLLECTOR), Export) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def check_labels(image: Image) -> None:
@@ -207,7 +247,7 @@ def check_health(image: Image, data: Path, service: Mapping[str, Any], test: Seq
     kind, *command = test
     require(kind == "CMD", f"{test} needs no shell", quiet=True)
     run(image, data, *command, environment=service.get("environment", {}), code=code)
-    require(True, f"{' '.join(command)[:20]}… exits with {code}")
+    require(True, f"{' '.join(word for word in command if ' ' not in word)} exits with {code}")
 
 
 def check_stream() -> str:
