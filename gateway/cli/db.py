@@ -9,11 +9,15 @@ import rich_click as click
 
 from gateway.cli.audit import note_action
 from gateway.cli.database import open_current, open_database, read_revision
+from gateway.cli.errors import print_error
 from gateway.cli.options import DURATION, database_options, load_database_config
+from gateway.config.schema import GatewayConfig
 from gateway.storage import migrations
 from gateway.storage.owners import Owned, OwnerChange
-from gateway.storage.retention import Sweep
-from gateway.storage.sweeper import find_cutoffs, sweep_gently
+from gateway.storage.purge import Purge
+from gateway.storage.retention import Removed, Sweep
+from gateway.storage.sweeper import PAUSE_SECONDS, find_cutoffs, sweep_gently
+from gateway.storage.usage import remove_usage
 from gateway.telemetry import names
 
 
@@ -75,15 +79,36 @@ def check(config: Path | None, overrides: tuple[str, ...], database: str | None)
 @click.option(
     "--older-than", type=DURATION, metavar="DURATION", help="Instead of [storage] retention_seconds, as in 90d."
 )
+@click.option("--principal", metavar="NAME", help="Remove all that this one has stored instead, whatever its age.")
+@click.option("--usage", is_flag=True, help="With --principal: forget how many tokens it used, too.")
 @click.option("--dry-run", is_flag=True, help="Only tell how many would go.")
+@click.option("--yes", is_flag=True, help="With --principal: do not ask.")
 def purge(
-    config: Path | None, overrides: tuple[str, ...], database: str | None, older_than: float | None, *, dry_run: bool
+    config: Path | None,
+    overrides: tuple[str, ...],
+    database: str | None,
+    older_than: float | None,
+    principal: str | None,
+    *,
+    usage: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Remove responses that are past their retention, and deleted ones that nothing continues from.
 
-    A running gateway does the same by itself, every [storage] retention_interval_seconds.
+    A running gateway does the same by itself, every [storage] retention_interval_seconds. With --principal everything
+    of one principal goes, in small transactions, so that a running gateway goes on; what it has in memory it may use
+    for [storage] history_revalidate_seconds more, and on an open WebSocket until that closes.
     """
-    storage = load_database_config(config, overrides, database).storage
+    loaded = load_database_config(config, overrides, database)
+    if principal is not None:
+        if older_than is not None:
+            raise click.UsageError("--older-than and --principal exclude each other")
+        _purge_principal(loaded, principal, usage=usage, dry_run=dry_run, yes=yes)
+        return
+    if usage or yes:
+        raise click.UsageError("--usage and --yes go with --principal")
+    storage = loaded.storage
     cutoffs = find_cutoffs(
         time.time(),
         retention_seconds=storage.retention_seconds if older_than is None else older_than,
@@ -92,7 +117,47 @@ def purge(
     with open_current(storage) as engine:
         sweep = Sweep(engine, batch_responses=storage.retention_batch_responses)
         total = sweep.count(cutoffs) if dry_run else sweep_gently(sweep, cutoffs, threading.Event())
-    click.echo(f"{'To be removed' if dry_run else 'Removed'}: responses {total.responses}, items {total.items}.")
+    click.echo(f"{'To be removed' if dry_run else 'Removed'}: {_describe(total)}.")
+
+
+def _purge_principal(loaded: GatewayConfig, principal: str, *, usage: bool, dry_run: bool, yes: bool) -> None:
+    storage = loaded.storage
+    with open_current(storage) as engine:
+        found = Purge(engine, principal, batch_rows=storage.retention_batch_responses)
+        expected = found.count()
+        if dry_run:
+            click.echo(f"To be removed: {_describe(expected)}.")
+            return
+        if not yes:
+            click.confirm(f"Remove {_describe(expected)} of {principal!r} for good?", abort=True, err=True)
+        total, forgotten = Removed(), 0
+        try:
+            with click.progressbar(length=expected.responses, label="responses", file=sys.stderr) as bar:
+                for removed in found.apply():
+                    total += removed
+                    bar.update(removed.responses)
+                    # Others want to write, too.
+                    time.sleep(PAUSE_SECONDS)
+            if usage:
+                with engine.begin() as connection:
+                    forgotten = remove_usage(connection, principal)
+        finally:
+            # What went before a fault is gone, too.
+            fields = {
+                names.FIELD_REMOVED_RESPONSES: total.responses,
+                names.FIELD_REMOVED_ITEMS: total.items,
+                names.FIELD_REMOVED_USAGE: forgotten,
+            }
+            note_action(loaded.telemetry, "principal purged", principal, str(storage.url), **fields)
+        left = found.count()
+    click.echo(f"Removed: {_describe(total)}{f', rows of usage {forgotten}' if usage else ''}.")
+    if left != Removed():
+        print_error(f"{_describe(left)} are there, stored or continued meanwhile; run the command again")
+        sys.exit(1)
+
+
+def _describe(removed: Removed) -> str:
+    return f"responses {removed.responses}, items {removed.items}"
 
 
 @command.command("assign-owner")

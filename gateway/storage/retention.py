@@ -1,8 +1,8 @@
-"""What is removed for good: trees that nobody continued for long, and deleted responses that nothing continues from."""
+"""What is removed for good: old trees, deleted responses that nothing continues from, or all that one owner has."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from sqlalchemy import (
@@ -36,6 +36,50 @@ class Cutoffs(Struct, frozen=True, kw_only=True):
     created: int | None
     deleted: int
 
+    def covers(self, tree: "Sequence[Member]") -> bool:
+        """Tell whether all of a tree can go."""
+        return self.created is not None and max((member.created_at for member in tree), default=0) < self.created
+
+    def frees(self, member: "Member") -> bool:
+        """Tell whether one that nothing continues from can go."""
+        return member.deleted_at is not None and member.deleted_at < self.deleted
+
+    def find_roots(self, connection: Connection, *, limit: int | None) -> list[str]:
+        """Return the first responses of trees in which something can go."""
+        found: dict[str, None] = {}
+        if self.created is not None:
+            expired = select_expired_roots().limit(limit)
+            found |= dict.fromkeys(connection.scalars(expired, {"created": self.created}))
+        deleted = select_deleted_roots().limit(limit)
+        found |= dict.fromkeys(connection.scalars(deleted, {"deleted": self.deleted}))
+        return list(found)[:limit]
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """Whose responses can go, all of them.
+
+    Attributes:
+        principal: the owner.
+    """
+
+    principal: str
+
+    def covers(self, tree: "Sequence[Member]") -> bool:  # noqa: ARG002 - a tree has one owner
+        """Tell that all of a tree can go."""
+        return True
+
+    def frees(self, member: "Member") -> bool:  # noqa: ARG002
+        """Tell that any response can go."""
+        return True
+
+    def find_roots(self, connection: Connection, *, limit: int | None) -> list[str]:
+        """Return the first responses of the owner's trees."""
+        owned = select(responses.c.id).where(responses.c.principal == self.principal, responses.c.parent_id.is_(None))
+        return list(connection.scalars(owned.order_by(responses.c.id).limit(limit)))
+
+
+Choice: TypeAlias = Cutoffs | Owner
+
 
 class Removed(Struct, frozen=True, kw_only=True):
     """How many rows went, or would go."""
@@ -56,13 +100,12 @@ class Member(NamedTuple):
     deleted_at: int | None
 
 
-def choose_removable(tree: Sequence[Member], cutoffs: Cutoffs) -> list[str]:
+def choose_removable(tree: Sequence[Member], choice: Choice) -> list[str]:
     """Return the ids of a tree's members that can go, every child before its parent.
 
     Removing any number of them from the front leaves no child without its parent.
     """
-    newest = max((member.created_at for member in tree), default=0)
-    expired = cutoffs.created is not None and newest < cutoffs.created
+    covered = choice.covers(tree)
     members = {member.id: member for member in tree}
     children = dict.fromkeys(members, 0)
     for member in tree:
@@ -72,7 +115,7 @@ def choose_removable(tree: Sequence[Member], cutoffs: Cutoffs) -> list[str]:
     chosen = []
     while leaves:
         leaf = leaves.pop()
-        if not expired and (leaf.deleted_at is None or leaf.deleted_at >= cutoffs.deleted):
+        if not covered and not choice.frees(leaf):
             continue
         chosen.append(leaf.id)
         if leaf.parent_id is not None:
@@ -92,16 +135,16 @@ class Sweep:
         self._engine = engine
         self._batch_responses = batch_responses
 
-    def remove(self, cutoffs: Cutoffs) -> Iterator[Removed]:
+    def remove(self, choice: Choice) -> Iterator[Removed]:
         """Remove all that can go, yielding after each commit; whoever iterates may pause or stop there.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: the database refused a batch, which changed nothing.
         """
-        while (removed := self._remove_batch(cutoffs)).responses:
+        while (removed := self._remove_batch(choice)).responses:
             yield removed
 
-    def count(self, cutoffs: Cutoffs) -> Removed:
+    def count(self, choice: Choice) -> Removed:
         """Return what `remove` would remove now.
 
         Raises:
@@ -109,19 +152,19 @@ class Sweep:
         """
         total = Removed()
         with self._engine.connect() as connection:
-            for root in _find_candidates(connection, cutoffs, limit=None):
-                ids = choose_removable(_read_tree(connection, root), cutoffs)
+            for root in choice.find_roots(connection, limit=None):
+                ids = choose_removable(_read_tree(connection, root), choice)
                 for start in range(0, len(ids), self._batch_responses):
                     some = ids[start : start + self._batch_responses]
                     counted = connection.scalar(select(func.count()).select_from(items).where(_unheld(some)))
                     total += Removed(responses=len(some), items=counted or 0)
         return total
 
-    def _remove_batch(self, cutoffs: Cutoffs) -> Removed:
+    def _remove_batch(self, choice: Choice) -> Removed:
         with self._begin() as connection:
             ids: list[str] = []
-            for root in _find_candidates(connection, cutoffs, limit=self._batch_responses):
-                ids += choose_removable(_lock_tree(connection, root), cutoffs)
+            for root in choice.find_roots(connection, limit=self._batch_responses):
+                ids += choose_removable(_lock_tree(connection, root), choice)
                 if len(ids) >= self._batch_responses:
                     break
             del ids[self._batch_responses :]
@@ -171,17 +214,6 @@ def select_deleted_roots() -> Select[Any]:
         )
         .order_by(responses.c.deleted_at)
     )
-
-
-def _find_candidates(connection: Connection, cutoffs: Cutoffs, *, limit: int | None) -> list[str]:
-    """Return the roots of trees in which something can go."""
-    found: dict[str, None] = {}
-    if cutoffs.created is not None:
-        expired = select_expired_roots().limit(limit)
-        found |= dict.fromkeys(connection.scalars(expired, {"created": cutoffs.created}))
-    deleted = select_deleted_roots().limit(limit)
-    found |= dict.fromkeys(connection.scalars(deleted, {"deleted": cutoffs.deleted}))
-    return list(found)[:limit]
 
 
 def _read_tree(connection: Connection, root: str) -> list[Member]:

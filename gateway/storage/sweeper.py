@@ -8,13 +8,13 @@ from collections.abc import Callable
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.storage.faults import StorageNotReady, explain_fault
-from gateway.storage.retention import Cutoffs, Removed, Sweep
+from gateway.storage.retention import Choice, Cutoffs, Removed, Sweep
 from gateway.telemetry.metrics import Metrics
 
 # A process that never lives for a whole interval removes something too.
 _FIRST_WAIT_SECONDS = 60.0
 # SQLite's waiting writers look for the lock ten times a second at least.
-_PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def find_cutoffs(now: float, *, retention_seconds: float, grace_seconds: float) 
 
 def sweep_gently(
     sweep: Sweep,
-    cutoffs: Cutoffs,
+    choice: Choice,
     stop: threading.Event,
     note: Callable[[Removed], None] = lambda _: None,
 ) -> Removed:
@@ -41,7 +41,7 @@ def sweep_gently(
 
     Args:
         sweep: removes.
-        cutoffs: which responses have had their time.
+        choice: which responses can go.
         stop: ends it after the batch it is in.
         note: told what each batch removed.
 
@@ -49,10 +49,10 @@ def sweep_gently(
         sqlalchemy.exc.SQLAlchemyError: the database refused a batch, which changed nothing.
     """
     total = Removed()
-    for removed in sweep.remove(cutoffs):
+    for removed in sweep.remove(choice):
         total += removed
         note(removed)
-        if stop.wait(_PAUSE_SECONDS):
+        if stop.wait(PAUSE_SECONDS):
             break
     return total
 

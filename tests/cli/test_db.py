@@ -1,17 +1,21 @@
 import json
 import sqlite3
 import time
+from datetime import date
 
 import pytest
 from click.testing import CliRunner
 from msgspec import structs
+from sqlalchemy import func, select
 
 from gateway.cli.db import command
-from gateway.ports import Deletion
+from gateway.ports import Deletion, UsageCount, UsageFlush
 from gateway.storage.engine import open_engine
 from gateway.storage.migrations import find_head
 from gateway.storage.rows import ResponseInsert, hide_response
 from gateway.storage.settings import StoreSettings, database_url
+from gateway.storage.tables import responses, usage
+from gateway.storage.usage import add_usage
 from tests.storage.samples import make_chain, make_item, make_response
 
 HEAD = find_head()
@@ -206,3 +210,64 @@ def test_an_owner_gives_everything_to_another(filled):
 def test_no_owner_to_give_anything_to(url, owner):
     result = run("assign-owner", "--from", "local", "--to", owner, "--database", url)
     assert (result.exit_code, result.stdout) == (2, "")
+
+
+# ---------------------------------------------------------------- all that one principal has
+
+
+@pytest.fixture
+def shared(url):
+    """A database in which two principals have something."""
+    run("upgrade", "--database", url)
+    engine = open_engine(StoreSettings(url=database_url(url)))
+    with engine.begin() as connection:
+        insert = ResponseInsert(engine.dialect)
+        insert(connection, [*make_chain(3, principal="ada"), *make_chain(2, principal="bob")])
+        counts = [
+            UsageCount(principal=name, day=date(2026, 9, day), model="m", responses=1)
+            for name, day in (("ada", 1), ("ada", 2), ("bob", 1))
+        ]
+        add_usage(connection, UsageFlush(id="one", counts=counts))
+    engine.dispose()
+    return url
+
+
+def counted(url):
+    """Responses and rows of usage, by principal."""
+    engine = open_engine(StoreSettings(url=database_url(url)))
+    with engine.connect() as connection:
+        found = [
+            dict(connection.execute(select(table.c.principal, func.count()).group_by(table.c.principal)).all())
+            for table in (responses, usage)
+        ]
+    engine.dispose()
+    return found
+
+
+def test_all_of_a_principal_is_removed_and_the_act_is_recorded(shared, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "ops")
+    options = ("--database", shared, "--principal", "ada")
+    assert outcome("purge", *options, "--dry-run") == (0, "To be removed: responses 3, items 6.")
+    asked = run("purge", *options, answer="n\n")
+    assert asked.exit_code == 1
+    assert "Remove responses 3, items 6 of 'ada' for good?" in asked.output
+    assert counted(shared) == [{"ada": 3, "bob": 2}, {"ada": 2, "bob": 1}]
+    result = run("purge", *options, "--yes", "--set", "storage.retention_batch_responses=2")
+    assert (result.exit_code, result.stdout) == (0, "Removed: responses 3, items 6.\n")
+    (line,) = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    assert (line["logger"], line["action"], line["principal"], line["actor"]) == (
+        *("gateway.audit", "principal purged", "ada"),
+        "ops",
+    )
+    assert (line["removed_responses"], line["removed_items"], line["removed_usage"]) == (3, 6, 0)
+    assert counted(shared) == [{"bob": 2}, {"ada": 2, "bob": 1}]
+    result = run("purge", *options, "--yes", "--usage")
+    assert (result.exit_code, result.stdout) == (0, "Removed: responses 0, items 0, rows of usage 2.\n")
+    assert counted(shared) == [{"bob": 2}, {"bob": 1}]
+
+
+@pytest.mark.parametrize(
+    "options", [("--principal", "ada", "--older-than", "1d"), ("--usage",), ("--yes",)], ids=" ".join
+)
+def test_what_does_not_go_together_is_refused(path, options):
+    assert run("purge", "--database", f"sqlite:///{path}", *options).exit_code == 2

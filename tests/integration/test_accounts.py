@@ -1,4 +1,4 @@
-"""Tokens of principals: the same over every transport, and added up over gateways that share a database."""
+"""What principals use and keep: counted the same over every transport, and removed beside running gateways."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from harness.client import client
 from harness.upstream import Upstream
 from harness.websocket import WebSocket
@@ -14,6 +15,7 @@ from integration.embedded import EmbeddedGateway
 from integration.turns import ask, echo, id_of, told
 from sqlalchemy import Engine
 
+from gateway.cli import db
 from gateway.config import load_config
 from gateway.ports import ApiKey
 from gateway.protocol.credentials import digest_key, write_key
@@ -103,3 +105,21 @@ def test_the_same_calls_count_the_same_over_http_and_websocket(place: Place, ups
             value for (_, labels), value in [*counted[0].items(), *counted[1].items()] if ("kind", kind) in labels
         )
         assert sum(row[f"{kind}_tokens"] for row in usage.values()) == metric > 0
+
+
+def test_all_of_a_principal_goes_while_gateways_run(place: Place, upstream: Upstream) -> None:
+    model = upstream.script("purged", echo)
+    gateway, other = (place.start("storage.history_revalidate_seconds=0") for _ in range(2))
+    ada, bob = (json.loads(create(gateway, name, model).body)["id"] for name in SIGNED)
+    child = json.loads(create(other, "ada0", model, previous_response_id=ada).body)["id"]
+    arguments = ["purge", "--database", place.url, "--principal", "ada0", "--yes"]
+    result = CliRunner().invoke(db.command, arguments)
+    assert (result.exit_code, result.stdout) == (0, "Removed: responses 2, items 4.\n")
+    for one in (gateway, other):
+        with client(one.port) as caller:
+            for gone in (ada, child):
+                assert caller.call("GET", f"/v1/responses/{gone}", None, SIGNED["ada0"]).status == 404
+            assert caller.call("GET", f"/v1/responses/{bob}", None, SIGNED["bob0"]).status == 200
+        refusal = create(one, "ada0", model, previous_response_id=child)
+        assert refusal.error["code"] == "previous_response_not_found"
+        assert create(one, "ada0", model).status == 200
