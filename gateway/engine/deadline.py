@@ -1,14 +1,16 @@
 """The longest a run may take, and the way to end it earlier."""
 
-import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
 from types import TracebackType
 
 from gateway.engine.failures import deadline_passed
+from gateway.ports.time_limit import TimeLimit
 from gateway.protocol.errors import GatewayError
 
 
-class Deadline:
-    """Bounds what is inside an `async with` block; a class, because a generator costs the hot path more.
+class Deadline(TimeLimit):
+    """Bounds what is inside a `with` block.
 
     Args:
         seconds: longest time inside.
@@ -17,31 +19,37 @@ class Deadline:
         cut: what the block was ended with, if it was.
     """
 
-    __slots__ = ("_seconds", "_timeout", "cut")
+    __slots__ = ("_act", "_after", "cut")
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._timeout: asyncio.Timeout | None = None
+        super().__init__(seconds)
+        self._after = seconds
+        self._act: Callable[[], None] | None = None
         self.cut: GatewayError | None = None
+
+    def remind(self, after: float, act: Callable[[], None]) -> "Deadline":
+        """Call back when the block has lasted so many seconds; said before it begins, it takes no timer of its own."""
+        if after < self._seconds:
+            self._after, self._act = after, act
+        return self
 
     def cut_off(self, error: GatewayError) -> None:
         """End the block with this error, at once or as soon as it begins; after its end nothing happens."""
         self.cut = error
-        if self._timeout is not None and not self._timeout.expired():
-            self._timeout.reschedule(asyncio.get_running_loop().time())
+        self.end()
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         """Begin.
 
         Raises:
             GatewayError: the run was cut off.
         """
         if self.cut is not None:
+            self._act = None  # which leads back to who holds this
             raise self.cut
-        self._timeout = asyncio.timeout(self._seconds)
-        await self._timeout.__aenter__()
+        super().__enter__()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End.
@@ -49,9 +57,19 @@ class Deadline:
         Raises:
             GatewayError: the deadline passed, or the run was cut off.
         """
-        timeout, self._timeout = self._timeout, None
-        assert timeout is not None
+        self._act = None
         try:
-            await timeout.__aexit__(kind, error, traceback)
+            super().__exit__(kind, error, traceback)
         except TimeoutError:
             raise self.cut or deadline_passed(self._seconds) from None
+
+    def _start(self, loop: AbstractEventLoop) -> None:
+        self._timer = loop.call_later(self._after, self._look, loop)
+
+    def _look(self, loop: AbstractEventLoop) -> None:
+        act, self._act = self._act, None
+        if act is None:
+            self.end()
+        else:
+            self._timer = loop.call_later(self._seconds - self._after, self.end)
+            act()

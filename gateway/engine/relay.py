@@ -69,22 +69,21 @@ class Relay:
         deadline = Deadline(self._deadline_seconds)
         self._deadlines.add(deadline)
         try:
-            async with deadline:
-                with await route.seats.take(), self._tracing.start_relay(path) as span:
-                    picked = route.pick_headers(headers) | _pick_entity(headers)
-                    call = RelayedCall(
-                        target=f"{path}?{query}" if query else path, body=body, headers={**picked, **span.headers}
-                    )
-                    answer = await self._send(route, call)
-                    try:
-                        if span.recording:
-                            _describe(span, route, path, answer)
-                        yield answer
-                    except UpstreamError as error:
-                        error.message = route.upstream.redact(error.message)
-                        raise
-                    finally:
-                        await answer.close()
+            with deadline, await route.seats.take(), self._tracing.start_relay(path) as span:
+                picked = route.pick_headers(headers) | _pick_entity(headers)
+                call = RelayedCall(
+                    target=f"{path}?{query}" if query else path, body=body, headers={**picked, **span.headers}
+                )
+                answer = await self._send(route, call)
+                try:
+                    if span.recording:
+                        _describe(span, route, path, answer)
+                    yield answer
+                except UpstreamError as error:
+                    error.message = route.upstream.redact(error.message)
+                    raise
+                finally:
+                    await answer.close()
         finally:
             self._deadlines.discard(deadline)
 

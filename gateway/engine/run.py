@@ -86,7 +86,7 @@ class Run:
         with self._start_agent():
             try:
                 self._turn.begin()
-                async with self._deadline:
+                with self._deadline:
                     await self._infer(stream=False)
                 finished = EncodedResponse(self._propose())
                 await self._commit(finished)
@@ -126,14 +126,12 @@ class Run:
 
     async def _stream(self, channel: Channel) -> None:
         self._begin_stream()
-        # The status is held until the upstream has accepted the call, but not for ever.
-        timer = asyncio.get_running_loop().call_later(self._settings.commit_after_seconds, self._begin_early)
         self._progress.start(self._tell_progress)
         try:
-            async with self._deadline:
+            # The status is held until the upstream has accepted the call, but not for ever.
+            with self._deadline.remind(self._settings.commit_after_seconds, self._begin_early):
                 await self._infer(stream=True)
         finally:
-            timer.cancel()
             self._progress.stop()
             await self._settle_early()
         await self._finish(channel, self._propose())

@@ -2,7 +2,7 @@
 
 import asyncio
 import platform
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._deferred: deque[tuple[Callable[[float], None], float]] = deque()
+        self._deferred: list[tuple[Callable[[float], None], float]] = []
         self._watched: dict[Gauge, Callable[[], float]] = {}
         self.registry.register(_BeforeAll(self.refresh))
         ProcessCollector(registry=self.registry)
@@ -213,10 +213,10 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _settle(self) -> None:
-        together: dict[Callable[[float], None], list[float]] = {}
-        while self._deferred:
-            bump, amount = self._deferred.popleft()
-            together.setdefault(bump, []).append(amount)
+        deferred, self._deferred = self._deferred, []
+        together: defaultdict[Callable[[float], None], list[float]] = defaultdict(list)
+        for bump, amount in deferred:
+            together[bump].append(amount)
         for bump, amounts in together.items():
             family = getattr(bump, "__self__", None)
             if isinstance(family, Histogram):

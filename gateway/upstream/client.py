@@ -10,6 +10,7 @@ from msgspec import structs
 
 from gateway import __version__
 from gateway.ports import Dialect, RelayedAnswer, RelayedCall, UpstreamCall, UpstreamExchange, UpstreamHealth
+from gateway.ports.time_limit import TimeLimit
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import Breaker, State
@@ -240,7 +241,7 @@ class HttpUpstream:
         patience = min(self._settings.first_byte_timeout, self._settings.total_timeout)
         with self._breaker.admit() as permit:
             try:
-                async with asyncio.timeout(patience):
+                with TimeLimit(patience):
                     connection = await self._connect_and_send(pool, head, body, raw=raw)
             except TimeoutError as error:
                 permit.failed()

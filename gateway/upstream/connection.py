@@ -68,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._max_header_bytes = max_header_bytes
         self._transport: asyncio.Transport | None = None
+        self._poll = select.poll()
         self._parser = httptools.HttpResponseParser(self)
         self._writable = asyncio.Event()
         self._writable.set()
@@ -106,9 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether something has reached an idle, open connection that the loop has not seen yet: mostly its end."""
         if self._transport is None:
             return True
-        waiting = select.poll()
-        waiting.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return bool(waiting.poll(0))
+        return bool(self._poll.poll(0))
 
     @property
     def is_complete(self) -> bool:
@@ -235,6 +234,7 @@ class Connection(asyncio.BufferedProtocol):
         """Keep the transport."""
         # uvloop's transports have the methods of asyncio's, not their base class.
         self._transport = cast("asyncio.Transport", transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return where the next bytes go: never more than may wait to be taken."""

@@ -87,6 +87,9 @@ class ConnectionPool:
 
     def retire(self, connection: Connection) -> None:
         """Take a connection back whose answer is complete for the caller, though perhaps not yet on the wire."""
+        if connection.is_complete:
+            connection.discard(lambda: self.release(connection))
+            return
         timer = asyncio.get_running_loop().call_later(_REST_SECONDS, connection.abort)
 
         def give_back() -> None:
