@@ -5,8 +5,9 @@ from http import HTTPStatus
 from struct import Struct
 
 from websockets.datastructures import Headers
-from websockets.frames import Frame, Opcode
+from websockets.frames import Frame, Opcode, apply_mask  # type: ignore[attr-defined]  # in C where there is a compiler
 from websockets.http11 import Response
+from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import LoggerLike
 
@@ -18,6 +19,9 @@ SLICE_FRAMES = 256
 
 # FIN and the opcode of a text frame.
 _TEXT = 0x80 | Opcode.TEXT
+# The second byte of a client's frame, by the size of its payload: the size itself, or that two bytes follow with it.
+_MASKED_SHORT = range(0x80, 0x80 + 126)
+_MASKED_MEDIUM = 0x80 + 126
 _SHORT_HEADS = tuple(bytes((_TEXT, size)) for size in range(126))
 _pack_medium_head = Struct(">BBH").pack
 _pack_long_head = Struct(">BBQ").pack
@@ -70,6 +74,8 @@ class Conversation(ServerProtocol):
         self.pong: Frame | None = None
         self._frames = 0
         self._rest = bytearray()
+        # Whether the parser waits for the first byte of a frame.
+        self._between = False
 
     @property
     def has_rest(self) -> bool:
@@ -78,6 +84,9 @@ class Conversation(ServerProtocol):
 
     def read_slice(self, data: bytes) -> None:
         """Read what waits and then these bytes, but not more than a slice of it."""
+        if self._between and self._read_whole(data):
+            return
+        self._between = False
         self._frames = 0
         if self._rest:
             self.reader.buffer, self._rest = self._rest, bytearray()
@@ -87,8 +96,27 @@ class Conversation(ServerProtocol):
         """Take a frame; behind the last one of a slice the parser finds nothing for now."""
         super().recv_frame(frame)
         self._frames += 1
+        self._between = not self.reader.buffer
         if self._frames == SLICE_FRAMES:
             self._rest, self.reader.buffer = self.reader.buffer, bytearray()
+
+    def _read_whole(self, data: bytes) -> bool:
+        """Take what most reads bring, one whole text message in one frame; False, and nothing done, for all else.
+
+        The parser, which can wait for any byte, takes several times as long for it.
+        """
+        if len(data) < 6 or data[0] != _TEXT or self.state is not State.OPEN or self.current_size is not None:
+            return False
+        if data[1] == _MASKED_MEDIUM:
+            size, start = int.from_bytes(data[2:4]), 8
+        elif data[1] in _MASKED_SHORT:
+            size, start = data[1] - _MASKED_SHORT[0], 6
+        else:
+            return False
+        if len(data) != start + size or size > (self.max_message_size or size):
+            return False
+        self.events.append(Frame(Opcode.TEXT, apply_mask(data[start:], data[start - 4 : start])))
+        return True
 
     def let_go(self) -> None:
         """Forget what has arrived, and what was wrong with it: both lead back here, until the collector comes."""
