@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from gateway.engine.delivery import EncodedEvent
 from gateway.protocol import codec, events
+from gateway.protocol.errors import ResourceLimitExceeded
 from gateway.protocol.events import Event
 from gateway.protocol.limits import Limits
 from gateway.protocol.turn import Turn
@@ -73,8 +74,7 @@ class Outbox:
         """
         data = codec.encode(event)
         if len(data) > self._longest:
-            self._turn.rewind(event.sequence_number)
-            raise self._limits.exceeded("max_stream_event_bytes")
+            raise self._refuse(event)
         return data
 
     def add(self, event: Event) -> None:
@@ -83,7 +83,10 @@ class Outbox:
         Raises:
             ResourceLimitExceeded: as `encode`.
         """
-        self.keep(event, self.encode(event))
+        data = codec.encode(event)
+        if len(data) > self._longest:
+            raise self._refuse(event)
+        self.keep(event, data)
 
     def add_first(self, forms: Iterable[Event]) -> None:
         """Keep the first form of an event that fits; the minimal `error` event may always be sent."""
@@ -120,6 +123,10 @@ class Outbox:
                 self._metrics.inter_token_tally.note((now - self._last_read) / len(batch), len(batch))
             self._last_read = now
         return batch
+
+    def _refuse(self, event: Event) -> ResourceLimitExceeded:
+        self._turn.rewind(event.sequence_number)
+        return self._limits.exceeded("max_stream_event_bytes")
 
     def count(self) -> None:
         """Bring the metric of events up to date; done now and then, and owed at the end."""

@@ -38,6 +38,7 @@ from gateway.telemetry.tracing import Span, Tracing, current_span
 
 _logger = logging.getLogger(LOGGER_ENGINE)
 _FIELD = b"data: "
+_BRACE = ord("{")
 # Data that is no event: some engines send it to keep the line open, or to end it.
 _NO_EVENTS = (b"", DONE_DATA)
 
@@ -295,7 +296,7 @@ class Run:
         round_, ingest, keep = self._round, self._turn.ingest, self._outbox.add
         tells = self._channel is not None
         for name, data in blocks:
-            if not data.startswith(b"{") and data.strip() in _NO_EVENTS:
+            if (not data or data[0] != _BRACE) and data.strip() in _NO_EVENTS:
                 continue
             if len(data) > self._longest_line:
                 self._longest_line = len(data)

@@ -153,11 +153,11 @@ class Session:
 
     def count(self, outcome: str) -> None:
         """Count what became of a checkpoint: `kept`, `too_large` or `evicted`."""
-        self._metrics.checkpoints_total.labels(outcome=outcome).inc()
+        self._metrics.defer(self._metrics.checkpoints_total.labels(outcome).inc)
 
     def count_lookup(self, outcome: str) -> None:
         """Count a continuation that was found here (`hit`) or not (`miss`)."""
-        self._metrics.session_lookups_total.labels(outcome=outcome).inc()
+        self._metrics.defer(self._metrics.session_lookups_total.labels(outcome).inc)
 
     def _add(self, size: int) -> None:
         self.bytes += size

@@ -4,6 +4,7 @@ Every parameter is forwarded, emulated here, or refused by name; none is dropped
 """
 
 import re
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -89,6 +90,8 @@ _FORWARDED = (
     "frequency_penalty", "include", "reasoning", "text", "truncation", "prompt_cache_key", "safety_identifier",
     "service_tier", "user", "prompt_cache_options", "prompt_cache_retention",
 )  # fmt: skip
+
+_read_forwarded = attrgetter(*_FORWARDED)
 
 # Fields of the engine through which one caller could reach into another's requests, or the operator's.
 OPERATORS_FIELDS = frozenset(
@@ -234,10 +237,8 @@ def build_upstream_body(
     """Return the engine's request: the whole effective input, never stored on the engine's side."""
     body: dict[str, Any] = dict(request.extras)
     body["model"] = model
-    for name in _FORWARDED:
-        value = getattr(request.fields, name)
-        if value is not None:
-            body[name] = value
+    given = zip(_FORWARDED, _read_forwarded(request.fields), strict=True)
+    body |= {name: value for name, value in given if value is not None}
     if request.toolset.upstream:
         body["tools"] = request.toolset.upstream
         body["tool_choice"] = request.toolset.choice

@@ -43,7 +43,7 @@ class Link:
         self.holders = 0
         self.weight: int = getsizeof(self) + getsizeof(self._items) + sum(map(weigh_item, self._items))
         self.responses: int = responses + (parent.responses if parent else 0)
-        self.item_bytes: int = sum(len(item.data) for item in self._items) + (parent.item_bytes if parent else 0)
+        self.item_bytes: int = sum([len(item.data) for item in self._items]) + (parent.item_bytes if parent else 0)
         self.total_weight: int = self.weight + (parent.total_weight if parent else 0)
 
     def build_history(self, response_id: str) -> History:

@@ -158,7 +158,7 @@ def build_items(rows: Sequence[Row[*tuple[Any, ...]]]) -> tuple[StoredItem, ...]
 
 def count_item_bytes(response: StoredResponse) -> int:
     """Return the size of the items' JSON in bytes."""
-    return sum(len(item.data) for item in response.items)
+    return sum([len(item.data) for item in response.items])
 
 
 def _response_row(response: StoredResponse) -> dict[str, object]:

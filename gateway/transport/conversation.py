@@ -22,8 +22,9 @@ _TEXT = 0x80 | Opcode.TEXT
 # The second byte of a client's frame, by the size of its payload: the size itself, or that two bytes follow with it.
 _MASKED_SHORT = range(0x80, 0x80 + 126)
 _MASKED_MEDIUM = 0x80 + 126
-_SHORT_HEADS = tuple(bytes((_TEXT, size)) for size in range(126))
 _pack_medium_head = Struct(">BBH").pack
+# Of frames as most events take them.
+_HEADS = tuple(bytes((_TEXT, size)) if size < 126 else _pack_medium_head(_TEXT, 126, size) for size in range(1024))
 _pack_long_head = Struct(">BBQ").pack
 
 
@@ -38,13 +39,13 @@ def frame_texts(payloads: Sequence[bytes]) -> bytes:
     parts: list[bytes] = []
     for payload in payloads:
         size = len(payload)
-        if size < 126:
-            parts.append(_SHORT_HEADS[size])
+        if size < len(_HEADS):
+            head = _HEADS[size]
         elif size < 65_536:
-            parts.append(_pack_medium_head(_TEXT, 126, size))
+            head = _pack_medium_head(_TEXT, 126, size)
         else:
-            parts.append(_pack_long_head(_TEXT, 127, size))
-        parts.append(payload)
+            head = _pack_long_head(_TEXT, 127, size)
+        parts += head, payload
     return b"".join(parts)
 
 

@@ -69,6 +69,9 @@ class Connection(asyncio.BufferedProtocol):
         self._max_header_bytes = max_header_bytes
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
+        self._chunks: list[bytes] = []
+        # A part of a body goes where it is taken from; its length is counted once for all that one read brings.
+        self.on_body = self._chunks.append
         self._parser = httptools.HttpResponseParser(self)
         self._writable = asyncio.Event()
         self._writable.set()
@@ -89,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._complete = False
         self._keep_alive = False
         self._error: UpstreamError | None = None
-        self._chunks: list[bytes] = []
+        self._chunks.clear()
         self._pending = 0
         self._on_ended: Callable[[], None] | None = None
         self._paused = False
@@ -246,10 +249,13 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()  # the server speaks without having been asked
             return
         self._overhead += nbytes
+        known = len(self._chunks)
         try:
             self._parser.feed_data(self._view[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._give_up()
+        if len(self._chunks) > known:
+            self._note_body(known)
         if self._overhead > self._max_header_bytes:
             self._refuse_head()
             self._give_up()
@@ -298,9 +304,18 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self.buffer_updated(size)
 
+    def _note_body(self, known: int) -> None:
+        """Count the parts of the body behind those known; what nobody wants any more is thrown away."""
+        self._overhead = 0
+        if self._on_ended is None:
+            self._pending += sum(map(len, self._chunks[known:]))
+        else:
+            self._chunks.clear()
+
     def _tell_end(self) -> None:
         callback, self._on_ended = self._on_ended, None
         if callback is not None:
+            self._chunks.clear()
             callback()
 
     def _refuse_head(self) -> None:
@@ -347,13 +362,6 @@ class Connection(asyncio.BufferedProtocol):
         self.status = status
         self._answered = True
         self._writable.set()  # the rest of the request is not wanted any more
-
-    def on_body(self, body: bytes) -> None:
-        """More of the answer's body."""
-        self._overhead = 0
-        if self._on_ended is None:
-            self._chunks.append(body)
-            self._pending += len(body)
 
     def on_message_complete(self) -> None:
         """The end of the answer."""
