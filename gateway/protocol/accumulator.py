@@ -69,14 +69,6 @@ class Accumulator:
 
     # ------------------------------------------------------------ what the turn calls
 
-    def apply(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
-        """Return the client's events for one engine event, whose class is one of `EVENTS`.
-
-        Raises:
-            ResourceLimitExceeded: the ledger refused; the client's events so far remain true.
-        """
-        return self.EVENTS[type(event)](self, round_, event)
-
     def adopt(self, round_: Round, index: int, item: Any) -> list[Event]:
         """Take an item of a round's final snapshot that was not streamed, or whose stream was never finished."""
         if not isinstance(item, dict):
@@ -368,7 +360,9 @@ class Accumulator:
         slot.pending.append(read_hosted(event.fields, slot.id))
         return self._announcer.advance(round_, slot)
 
-    # One table for all: handlers bound to an instance would tie it into a reference cycle.
+    # What takes each class of engine events and returns the client's events for one; where it raises
+    # `ResourceLimitExceeded`, the client's events so far remain true. One table for all: handlers bound to an instance
+    # would tie it into a reference cycle.
     EVENTS: ClassVar[dict[type[up.UpstreamEvent], Callable[["Accumulator", Round, Any], list[Event]]]] = {
         up.TextDelta: _on_text_delta,
         up.ReasoningDelta: lambda self, r, e: self._grow(r, e, ReasoningPart),

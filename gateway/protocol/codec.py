@@ -83,8 +83,10 @@ def check_depth(data: bytes, max_depth: int = MAX_DEPTH) -> None:
     Raises:
         TooDeepError: it is nested deeper.
     """
-    # Counting is far cheaper than following, and most texts hold too few brackets to be deep.
-    if data.count(b"[") + data.count(b"{") > max_depth:
+    # Counting is far cheaper than following, and most texts hold too few brackets to be deep. To take brackets out is
+    # the fastest way to count a few.
+    few = max_depth + 1
+    if 2 * len(data) - len(data.replace(b"[", b"", few)) - len(data.replace(b"{", b"", few)) > max_depth:
         brackets = _TEXTS.sub(b"", data).translate(None, _OTHER_BYTES)
         if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > max_depth:
             raise TooDeepError(max_depth)

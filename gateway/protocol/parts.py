@@ -4,7 +4,6 @@ A part knows what it holds and how much of it the client has seen. `flush` retur
 part that was streamed, one that waited its turn and one that came as a finished snapshot take the same way out.
 """
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, Protocol
 
@@ -190,7 +189,7 @@ class TextPart(Part):
     __slots__ = ("_annotations_said", "_logprobs_pending", "annotations", "logprobs")
 
     def __init__(self, index: int) -> None:
-        super().__init__(index)
+        Part.__init__(self, index)
         self.annotations: list[Any] = []
         self.logprobs: list[Any] = []
         self._annotations_said = 0
@@ -373,9 +372,8 @@ def part_text(part: dict[str, Any]) -> str | None:
     return text_of(part.get("refusal")) if part.get("type") == "refusal" else text_of(part.get("text"))
 
 
-def list_objects(parts: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the part objects of a list with their indexes; a bare text stands for one part."""
-    given = [{"type": None, "text": parts}] if isinstance(parts, str) else parts
-    for index, part in enumerate(given if isinstance(given, list) else []):
-        if isinstance(part, dict):
-            yield index, part
+def list_objects(parts: Any) -> list[tuple[int, dict[str, Any]]]:
+    """Return the part objects of a list with their indexes; a bare text stands for one part."""
+    if isinstance(parts, list):
+        return [(index, part) for index, part in enumerate(parts) if isinstance(part, dict)]
+    return [(0, {"type": None, "text": parts})] if isinstance(parts, str) else []

@@ -4,7 +4,7 @@ A slot renders the item at any moment and says what it costs. Its parts hold the
 client hears of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET, to_builtins
@@ -110,9 +110,9 @@ class Slot:
         """Return everything in the item that grows."""
         return [*self._parts.values()]
 
-    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:  # noqa: ARG002
-        """Yield what an engine's object of this item holds in texts."""
-        yield from ()
+    def read_parts(self, item: dict[str, Any]) -> Iterable[GivenPart]:  # noqa: ARG002
+        """Return what an engine's object of this item holds in texts."""
+        return ()
 
     def flush(self) -> list[Event]:
         """Return the events that tell the client what it has not seen of the parts."""
@@ -128,7 +128,7 @@ class MessageSlot(Slot):
     __slots__ = ("phase", "role")
 
     def __init__(self, item_id: str, item: dict[str, Any]) -> None:
-        super().__init__(item_id)
+        Slot.__init__(self, item_id)
         self.role = text_of(item.get("role")) or "assistant"
         self.phase = text_of(item.get("phase"))
 
@@ -142,11 +142,12 @@ class MessageSlot(Slot):
         phase = VALUE_BYTES + text_bytes(self.phase) if self.phase else 0
         return _EMPTY_MESSAGE + text_bytes(self.id) + text_bytes(self.role) + phase
 
-    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
-        """Yield the content; reasoning has no place in a message and is carried as it came."""
-        for index, part in list_objects(item.get("content")):
-            kind = kind_of_part(part, self)
-            yield OpaquePart if kind in (ReasoningPart, SummaryPart) else kind, index, part
+    def read_parts(self, item: dict[str, Any]) -> Iterable[GivenPart]:
+        """Return the content; reasoning has no place in a message and is carried as it came."""
+        return [
+            (OpaquePart if (kind := kind_of_part(part, self)) in (ReasoningPart, SummaryPart) else kind, index, part)
+            for index, part in list_objects(item.get("content"))
+        ]
 
     def adopt(self, item: dict[str, Any]) -> int:
         """Take the phase of a snapshot if none is known; returns by how many bytes the charge grows."""
@@ -182,7 +183,7 @@ class ReasoningSlot(Slot):
         """Reasoning is what it is."""
         return "reasoning"
 
-    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
+    def read_parts(self, item: dict[str, Any]) -> Iterable[GivenPart]:
         """Yield the texts and the summaries."""
         for index, part in list_objects(item.get("content")):
             yield kind_of_part(part, self), index, part
@@ -247,7 +248,7 @@ class CallSlot(Slot):
         """Return everything in the call that grows, arguments that are kept aside included."""
         return super().texts() if self.carried is None else [self.carried]
 
-    def read_parts(self, item: dict[str, Any]) -> Iterator[GivenPart]:
+    def read_parts(self, item: dict[str, Any]) -> Iterable[GivenPart]:
         """Yield the arguments or the input."""
         name = "input" if self.text_kind is InputPart else "arguments"
         yield self.text_kind, 0, {"text": item.get(name)}

@@ -194,9 +194,10 @@ class Turn:
         round_.flow = None
         if round_.ended:
             return
-        if type(event) in Accumulator.EVENTS:
+        handler = Accumulator.EVENTS.get(type(event))
+        if handler is not None:
             try:
-                self._owed += self._items.apply(round_, event)
+                self._owed += handler(self._items, round_, event)
             except ValidationError as error:
                 raise UpstreamError(
                     f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event"
