@@ -77,34 +77,31 @@ class Outbox:
             raise self._refuse(event)
         return data
 
-    def add(self, event: Event) -> None:
-        """Encode and keep an event.
+    def add(self, event: Event, data: bytes | None = None) -> None:
+        """Keep an event, encoded already or not.
 
         Raises:
             ResourceLimitExceeded: as `encode`.
         """
-        data = codec.encode(event)
-        if len(data) > self._longest:
-            raise self._refuse(event)
-        self.keep(event, data)
-
-    def add_first(self, forms: Iterable[Event]) -> None:
-        """Keep the first form of an event that fits; the minimal `error` event may always be sent."""
-        for event in forms:
-            data = codec.encode(event)
-            if len(data) <= self._longest or isinstance(event, events.ErrorEvent):
-                self.keep(event, data)
-                return
-
-    def keep(self, event: Event, data: bytes) -> None:
-        """Keep an event that is encoded already."""
         kind = type(event)
+        if data is None:
+            data = codec.encode(event)
+            if len(data) > self._longest:
+                raise self._refuse(event)
         if len(data) > self._largest:
             self._largest = len(data)
         if not self.first_delta and kind in _TOLD_DELTAS:
             self.first_delta = time.perf_counter()
             self._metrics.defer(self._metrics.ttft_seconds.observe, self.first_delta - self.began)
         self._batch.append((events.NAMES[kind], data))
+
+    def add_first(self, forms: Iterable[Event]) -> None:
+        """Keep the first form of an event that fits; the minimal `error` event may always be sent."""
+        for event in forms:
+            data = codec.encode(event)
+            if len(data) <= self._longest or isinstance(event, events.ErrorEvent):
+                self.add(event, data)
+                return
 
     def take(self) -> list[EncodedEvent]:
         """Return what was kept, as one batch."""

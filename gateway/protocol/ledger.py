@@ -5,6 +5,7 @@ are free. Buffers that still grow are charged by their length and never scanned 
 of its slot. It is accounting, not a bound of the process's memory.
 """
 
+from collections import defaultdict
 from typing import Any
 
 from gateway.protocol.errors import ResourceLimitExceeded
@@ -44,7 +45,7 @@ class Ledger:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._slots: dict[object, int] = {}
+        self._slots: defaultdict[object, int] = defaultdict(int)
         self._total = 0
 
     @property
@@ -70,7 +71,7 @@ class Ledger:
         total = self._total + amount
         if total > self._limit:
             raise ResourceLimitExceeded("max_retained_bytes", self._limit)
-        self._slots[slot] = self._slots.get(slot, 0) + amount
+        self._slots[slot] += amount
         self._total = total
 
     def replace(self, slot: object, amount: int) -> None:

@@ -113,11 +113,12 @@ class _FileGuard:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        # As text: before every commit they are looked at, and a path costs more than the look.
+        self._files = str(path), f"{path}-wal"
 
     def remember(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
         """Note which files a new connection has opened."""
-        record.info[_FILE] = self._path, _identify(self._path)
+        record.info[_FILE] = self._files, _identify(self._files)
 
     def check(self, _connection: sqlite3.Connection, record: ConnectionPoolEntry, _proxy: object) -> None:
         """Refuse a pooled connection to another file, and with it every older one."""
@@ -133,18 +134,18 @@ def leads_to_database(connection: Connection) -> bool:
 def _is_same_file(info: Mapping[str, Any]) -> bool:
     if _FILE not in info:
         return True
-    path, identity = info[_FILE]
-    return bool(identity == _identify(path))
+    files, identity = info[_FILE]
+    return bool(identity == _identify(files))
 
 
-def _identify(path: Path) -> tuple[tuple[int, int] | None, ...]:
+def _identify(files: tuple[str, str]) -> tuple[tuple[int, int] | None, ...]:
     """Tell the database and its journal from any that take their names later; None for one that is missing."""
-    return _identify_file(path), _identify_file(path.with_name(f"{path.name}-wal"))
+    return _identify_file(files[0]), _identify_file(files[1])
 
 
-def _identify_file(path: Path) -> tuple[int, int] | None:
+def _identify_file(path: str) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
     return status.st_dev, status.st_ino

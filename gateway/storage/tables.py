@@ -27,8 +27,8 @@ _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 
 def escape_text(text: str | None) -> str | None:
     """Return text as columns of `CallerText` hold it."""
-    if text is None:
-        return None
+    if text is None or (text.isascii() and "\\" not in text and "\0" not in text):
+        return text
     return _UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
