@@ -174,8 +174,8 @@ def _response_row(response: StoredResponse) -> dict[str, object]:
         "created_at": response.created_at,
         "completed_at": response.completed_at,
         "item_bytes": count_item_bytes(response),
-        # A view of what is no bytes is refused; a database would take text for them.
-        "snapshot": memoryview(response.snapshot),
+        # Text is refused in their place, which a database would take; and sqlite3 searches an adapter for plain bytes.
+        "snapshot": bytearray(response.snapshot),
         # Columns cannot lend their parameters to an expression.
         "tree_self": response_id,
         "tree_parent": parent_id,
@@ -194,5 +194,5 @@ def _item_row(response: StoredResponse, position: int, item: StoredItem) -> dict
         "call_id": escape_text(item.call_id),
         "status": escape_text(item.status),
         "agent": escape_text(item.agent),
-        "data": memoryview(item.data),
+        "data": bytearray(item.data),
     }
