@@ -5,8 +5,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from gateway.engine.failures import deadline_passed
-from gateway.ports.time_limit import TimeLimit
 from gateway.protocol.errors import GatewayError
+from gateway.timing.limit import TimeLimit
 
 
 class Deadline(TimeLimit):

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from gateway import __version__
 from gateway.ports import Dialect, RelayedAnswer, RelayedCall, UpstreamCall, UpstreamExchange, UpstreamHealth
-from gateway.ports.time_limit import TimeLimit
 from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
+from gateway.timing.limit import TimeLimit
 from gateway.upstream.breaker import Breaker, State
 from gateway.upstream.connection import Connection, write_head, write_lines
 from gateway.upstream.control import ControlClient

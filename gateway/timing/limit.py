@@ -1,4 +1,4 @@
-"""How long something may take: the one mechanism the rooms share, for each bounds its own part of every response."""
+"""How long a block of a task may take."""
 
 import asyncio
 from types import TracebackType

@@ -1,0 +1,1 @@
+"""Bounds of time that more than one room sets."""
