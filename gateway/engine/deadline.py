@@ -3,6 +3,7 @@
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from gateway.engine.failures import deadline_passed
 from gateway.protocol.errors import GatewayError
@@ -27,7 +28,7 @@ class Deadline(TimeLimit):
         self._act: Callable[[], None] | None = None
         self.cut: GatewayError | None = None
 
-    def remind(self, after: float, act: Callable[[], None]) -> "Deadline":
+    def remind(self, after: float, act: Callable[[], None]) -> Self:
         """Call back when the block has lasted so many seconds; said before it begins, it takes no timer of its own."""
         if after < self._seconds:
             self._after, self._act = after, act
@@ -38,7 +39,7 @@ class Deadline(TimeLimit):
         self.cut = error
         self.end()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         """Begin.
 
         Raises:
@@ -47,7 +48,7 @@ class Deadline(TimeLimit):
         if self.cut is not None:
             self._act = None  # which leads back to who holds this
             raise self.cut
-        super().__enter__()
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

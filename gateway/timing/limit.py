@@ -2,6 +2,7 @@
 
 import asyncio
 from types import TracebackType
+from typing import Self
 
 
 class TimeLimit:
@@ -30,11 +31,12 @@ class TimeLimit:
             self._timer.cancel()
             self._task.cancel()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         task = self._task = asyncio.current_task()
         assert task is not None
         self._cancelling = task.cancelling()
         self._start(task.get_loop())
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
