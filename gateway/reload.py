@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from gateway.config.changes import Change, Reload
 from gateway.config.schema import GatewayConfig
 from gateway.ports import Clock
 from gateway.telemetry import names
+from gateway.telemetry.audit import note_action
 from gateway.telemetry.metrics import Metrics
 
 _logger = logging.getLogger(names.LOGGER_SERVER)
@@ -43,6 +45,8 @@ class Reloadable(Protocol):
 class Reloader:
     """Reloads on request, one reading at a time. Every reload leaves one log record and one count.
 
+    One that somebody asked for leaves a record in the audit log besides.
+
     Args:
         target: gets what was read.
         load: reads the sources again and checks them; blocks, and raises ConfigError when they cannot be used.
@@ -56,10 +60,16 @@ class Reloader:
         self._metrics = metrics
         self._clock = clock
         self._wanted = asyncio.Event()
+        self._actor = ""
         self._note_reading()
 
-    def request(self) -> None:
-        """Ask for a reload; those asked for while one is running become one more."""
+    def request(self, actor: str = "") -> None:
+        """Ask for a reload; those asked for while one is running become one more.
+
+        Args:
+            actor: who asks, empty where another process was asked and has told this one.
+        """
+        self._actor = actor or self._actor
         self._wanted.set()
 
     @asynccontextmanager
@@ -76,6 +86,7 @@ class Reloader:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            actor, self._actor = self._actor, ""
             try:
                 outcome = await self._reload()
             # A fault in a reload must not take later ones away.
@@ -83,6 +94,8 @@ class Reloader:
                 _logger.exception("reload: failed unexpectedly")
                 outcome = "failed"
             self._metrics.config_reloads_total.labels(outcome=outcome).inc()
+            if actor:
+                note_action("config reload", actor=actor, object=f"process {os.getpid()}", outcome=outcome)
 
     async def _reload(self) -> str:
         if self._is_too_late():

@@ -105,6 +105,19 @@ async def test_requests_during_a_reading_become_one_more(gateway):
     assert readings.count == 2
 
 
+async def test_who_asked_is_in_the_audit_log(gateway, caplog):
+    caplog.set_level(logging.INFO, "gateway.audit")
+    reloader = reloader_of(gateway, Readings(loaded(CHANGED)))
+    async with reloader.running():
+        reloader.request()
+        await until(lambda: outcomes(gateway) == {"applied": 1})
+        reloader.request("SIGHUP")
+        reloader.request()
+        await until(lambda: sum(outcomes(gateway).values()) == 2)
+    (record,) = [record for record in caplog.records if record.name == "gateway.audit"]
+    assert (record.action, record.actor, record.outcome) == ("config reload", "SIGHUP", "unchanged")
+
+
 async def test_a_request_before_the_start_is_kept(gateway):
     reloader = reloader_of(gateway, Readings(loaded(CHANGED)))
     reloader.request()

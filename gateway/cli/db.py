@@ -1,21 +1,28 @@
-"""`gateway db`: the schema of the database, and what is removed from it."""
+"""`gateway db`: the schema of the database, what is removed from it, and copies of it."""
 
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import rich_click as click
 
-from gateway.cli.audit import note_action
+from gateway.cli.audit import audited
 from gateway.cli.database import open_current, open_database, read_revision
 from gateway.cli.errors import print_error
 from gateway.cli.options import DURATION, database_options, load_database_config
 from gateway.config.schema import GatewayConfig
+from gateway.config.units import format_size
 from gateway.storage import migrations
+from gateway.storage.backup import back_up
 from gateway.storage.owners import Owned, OwnerChange
 from gateway.storage.purge import Purge
 from gateway.storage.retention import Removed, Sweep
+from gateway.storage.settings import database_url, is_sqlite
 from gateway.storage.sweeper import PAUSE_SECONDS, find_cutoffs, sweep_gently
 from gateway.storage.usage import remove_usage
 from gateway.telemetry import names
@@ -35,9 +42,11 @@ def command() -> None:
 @click.argument("revision", default="head")
 def upgrade(config: Path | None, overrides: tuple[str, ...], database: str | None, revision: str) -> None:
     """Create the tables or bring them up to REVISION, the newest by default. Safe to run at any time."""
-    with open_database(load_database_config(config, overrides, database).storage, create=True) as engine:
+    loaded = load_database_config(config, overrides, database)
+    with _audited(loaded, "db upgrade") as told, open_database(loaded.storage, create=True) as engine:
         before = read_revision(engine)
         after = migrations.upgrade(engine, revision)
+        told |= {names.FIELD_OUTCOME: "unchanged" if before == after else "done", names.FIELD_REVISION: after}
     click.echo(f"The database is at revision {after}{' already' if before == after else ''}.")
 
 
@@ -51,8 +60,9 @@ def downgrade(
     """Take the tables down to REVISION; `base` removes them with all they hold."""
     if not yes:
         click.confirm(f"Going down to {revision} may delete stored responses. Go on?", abort=True, err=True)
-    with open_database(load_database_config(config, overrides, database).storage) as engine:
-        after = migrations.downgrade(engine, revision)
+    loaded = load_database_config(config, overrides, database)
+    with _audited(loaded, "db downgrade") as told, open_database(loaded.storage) as engine:
+        after = told[names.FIELD_REVISION] = migrations.downgrade(engine, revision)
     click.echo("The database has no tables any more." if after is None else f"The database is at revision {after}.")
 
 
@@ -114,9 +124,10 @@ def purge(
         retention_seconds=storage.retention_seconds if older_than is None else older_than,
         grace_seconds=storage.retention_interval_seconds,
     )
-    with open_current(storage) as engine:
+    with _audited(loaded, "db purge", skip=dry_run) as told, open_current(storage) as engine:
         sweep = Sweep(engine, batch_responses=storage.retention_batch_responses)
         total = sweep.count(cutoffs) if dry_run else sweep_gently(sweep, cutoffs, threading.Event())
+        told.update(_tell(total))
     click.echo(f"{'To be removed' if dry_run else 'Removed'}: {_describe(total)}.")
 
 
@@ -131,24 +142,20 @@ def _purge_principal(loaded: GatewayConfig, principal: str, *, usage: bool, dry_
         if not yes:
             click.confirm(f"Remove {_describe(expected)} of {principal!r} for good?", abort=True, err=True)
         total, forgotten = Removed(), 0
-        try:
-            with click.progressbar(length=expected.responses, label="responses", file=sys.stderr) as bar:
-                for removed in found.apply():
-                    total += removed
-                    bar.update(removed.responses)
-                    # Others want to write, too.
-                    time.sleep(PAUSE_SECONDS)
-            if usage:
-                with engine.begin() as connection:
-                    forgotten = remove_usage(connection, principal)
-        finally:
-            # What went before a fault is gone, too.
-            fields = {
-                names.FIELD_REMOVED_RESPONSES: total.responses,
-                names.FIELD_REMOVED_ITEMS: total.items,
-                names.FIELD_REMOVED_USAGE: forgotten,
-            }
-            note_action(loaded.telemetry, "principal purged", principal, str(storage.url), **fields)
+        with _audited(loaded, "db purge", {names.FIELD_PRINCIPAL: principal}) as told:
+            try:
+                with click.progressbar(length=expected.responses, label="responses", file=sys.stderr) as bar:
+                    for removed in found.apply():
+                        total += removed
+                        bar.update(removed.responses)
+                        # Others want to write, too.
+                        time.sleep(PAUSE_SECONDS)
+                if usage:
+                    with engine.begin() as connection:
+                        forgotten = remove_usage(connection, principal)
+            finally:
+                # What went before a fault is gone, too.
+                told.update(_tell(total) | {names.FIELD_REMOVED_USAGE: forgotten})
         left = found.count()
     click.echo(f"Removed: {_describe(total)}{f', rows of usage {forgotten}' if usage else ''}.")
     if left != Removed():
@@ -158,6 +165,10 @@ def _purge_principal(loaded: GatewayConfig, principal: str, *, usage: bool, dry_
 
 def _describe(removed: Removed) -> str:
     return f"responses {removed.responses}, items {removed.items}"
+
+
+def _tell(removed: Removed) -> dict[str, Any]:
+    return {names.FIELD_REMOVED_RESPONSES: removed.responses, names.FIELD_REMOVED_ITEMS: removed.items}
 
 
 @command.command("assign-owner")
@@ -178,17 +189,34 @@ def assign_owner(
         raise click.BadParameter("an owner is printable text", param_hint="--to")
     loaded = load_database_config(config, overrides, database)
     storage = loaded.storage
-    with open_current(storage) as engine:
+    owners = {names.FIELD_PRINCIPAL: new, names.FIELD_FORMER_PRINCIPAL: old}
+    with _audited(loaded, "db assign-owner", owners, skip=dry_run) as told, open_current(storage) as engine:
         change = OwnerChange(engine, old=old, new=new, batch_rows=storage.retention_batch_responses)
         total = change.count()
         if not dry_run:
             total = _move(change, total)
-            former = {names.FIELD_FORMER_PRINCIPAL: old}
-            note_action(loaded.telemetry, "owner assigned", new, str(storage.url), **former)
+        told |= {names.FIELD_RESPONSES: total.responses, names.FIELD_ITEMS: total.items}
     click.echo(
         f"{'To be moved' if dry_run else 'Moved'}: responses {total.responses}, items {total.items}, "
         f"conversations {total.conversations}."
     )
+
+
+@command.command()
+@database_options
+@click.argument("file", type=click.Path(path_type=Path))
+def backup(config: Path | None, overrides: tuple[str, ...], database: str | None, file: Path) -> None:
+    """Copy a SQLite database to FILE, which must not exist; a gateway may go on working on it.
+
+    The copy is checked, is one file for its owner alone, and is put in the place of the database to restore it. A
+    database of PostgreSQL is copied by pg_dump.
+    """
+    loaded = load_database_config(config, overrides, database)
+    if not is_sqlite(database_url(loaded.storage.url.reveal())):
+        raise click.UsageError("this copies SQLite databases; PostgreSQL has pg_dump for its own")
+    with _audited(loaded, "db backup", {names.FIELD_FILE: str(file)}), open_database(loaded.storage) as engine:
+        size = back_up(engine, file)
+    click.echo(f"The database was copied to {file}, {format_size(size)}.")
 
 
 def _move(change: OwnerChange, expected: Owned) -> Owned:
@@ -199,3 +227,10 @@ def _move(change: OwnerChange, expected: Owned) -> Owned:
             total += moved
             bar.update(moved.responses)
     return total
+
+
+def _audited(
+    config: GatewayConfig, action: str, fields: Mapping[str, Any] = MappingProxyType({}), *, skip: bool = False
+) -> AbstractContextManager[dict[str, Any]]:
+    """Leave a record of what is done to the configured database, unless nothing is."""
+    return nullcontext({}) if skip else audited(config.telemetry, action, str(config.storage.url), **fields)

@@ -12,7 +12,7 @@ import msgspec
 import rich_click as click
 
 from gateway.app.access import build_key_book
-from gateway.cli.audit import note_action
+from gateway.cli.audit import audited
 from gateway.cli.errors import print_error
 from gateway.cli.options import DURATION, database_options, load_database_config
 from gateway.config.schema import GatewayConfig
@@ -25,6 +25,7 @@ _ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 12
 _SECRET_BYTES = 32
 _NAME_LENGTH = 100
+_SHOWN_ID = 64
 _PIPE_WIDTH = 1000
 
 
@@ -60,9 +61,9 @@ def create(
         raise click.BadParameter(f"a name is at most {_NAME_LENGTH} printable characters", param_hint="--name")
     loaded = load_database_config(config, overrides, database)
     text, key = _mint(principal, name, expires)
-    with _open_book(loaded) as book:
+    told = {names.FIELD_PRINCIPAL: principal, names.FIELD_KEPT_IN: _describe_place(loaded)}
+    with audited(loaded.telemetry, "keys create", key.id, **told), _open_book(loaded) as book:
         book.add(key)
-    _note("key created", key, loaded)
     click.echo(text)
 
 
@@ -89,12 +90,16 @@ def list_keys(config: Path | None, overrides: tuple[str, ...], database: str | N
 def revoke(config: Path | None, overrides: tuple[str, ...], database: str | None, key_id: str) -> None:
     """Let the key with this ID count no more; a whole key does in the place of its id. What runs goes on."""
     loaded, key_id = load_database_config(config, overrides, database), read_key_id(key_id)
-    with _open_book(loaded) as book:
-        key = book.revoke(key_id, int(time.time()))
-    if key is None:
-        print_error(f"there is no key {key_id[:64]!r}; `gateway keys list` shows those there are")
-        sys.exit(1)
-    _note("key revoked", key, loaded)
+    place = _describe_place(loaded)
+    # What is no id may be a mistyped key.
+    shown = key_id if len(key_id) == _ID_LENGTH else "unknown"
+    with audited(loaded.telemetry, "keys revoke", shown, **{names.FIELD_KEPT_IN: place}) as told:
+        with _open_book(loaded) as book:
+            key = book.revoke(key_id, int(time.time()))
+        if key is None:
+            print_error(f"there is no key {key_id[:_SHOWN_ID]!r}; `gateway keys list` shows those there are")
+            sys.exit(1)
+        told[names.FIELD_PRINCIPAL] = key.principal
 
 
 def _mint(principal: str, name: str, expires: float | None) -> tuple[str, ApiKey]:
@@ -129,11 +134,6 @@ def _open_book(config: GatewayConfig) -> Iterator[KeyBook]:
 
 def _describe_place(config: GatewayConfig) -> str:
     return config.auth.keys_file if config.auth.keys_in == "file" else str(config.storage.url)
-
-
-def _note(action: str, key: ApiKey, config: GatewayConfig) -> None:
-    place = _describe_place(config)
-    note_action(config.telemetry, action, key.principal, place, **{names.FIELD_KEY_ID: key.id})
 
 
 def _print_table(keys: Sequence[ApiKey]) -> None:

@@ -67,7 +67,7 @@ def _serve(config: Path | None, overrides: tuple[str, ...], wait_upstream: float
     from gateway.telemetry.names import LOGGER_SERVER
 
     telemetry = loaded.config.telemetry
-    configure_logging(telemetry.log_level, telemetry.log_format, sys.stderr)
+    configure_logging(telemetry.log_level, telemetry.log_format, sys.stderr, audit_file=telemetry.audit_file)
     # Where machines read the log, the start line is a record like the others.
     for_machines = use_json(telemetry.log_format, sys.stderr)
     announce = logging.getLogger(LOGGER_SERVER).info if for_machines else click.echo

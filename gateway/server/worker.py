@@ -62,7 +62,10 @@ def _work(task: Task, control: socket.socket, listener: socket.socket) -> int:
     share_metrics(Path(task.folder), task.number)
     config = unpack(bytes(task.config))
     load = partial(load_config, Path(task.file) if task.file else None, dict(os.environ), task.overrides)
-    configure_logging(config.telemetry.log_level, config.telemetry.log_format, sys.stderr, task.number)
+    telemetry = config.telemetry
+    configure_logging(
+        telemetry.log_level, telemetry.log_format, sys.stderr, task.number, audit_file=telemetry.audit_file
+    )
     gateway = build_app(config)
     link = _Link(control, gateway)
     server = GatewayServer(gateway, link.say_serving)

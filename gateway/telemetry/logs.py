@@ -16,6 +16,7 @@ import msgspec
 
 from gateway.ports import Identity
 from gateway.telemetry import names
+from gateway.telemetry.audit import AuditFile
 from gateway.telemetry.tracing import current_span
 
 request_id_var: ContextVar[str | None] = ContextVar("gateway_request_id", default=None)
@@ -120,7 +121,9 @@ def use_json(log_format: str, stream: TextIO) -> bool:
     return log_format == "json" or (log_format == "auto" and not stream.isatty())
 
 
-def configure_logging(level: str, log_format: str, stream: TextIO, worker: int | None = None) -> None:
+def configure_logging(
+    level: str, log_format: str, stream: TextIO, worker: int | None = None, audit_file: str | None = None
+) -> None:
     """Send every record of the process to one stream.
 
     Args:
@@ -128,15 +131,21 @@ def configure_logging(level: str, log_format: str, stream: TextIO, worker: int |
         log_format: `auto`, `json` or `console`.
         stream: where lines go.
         worker: number of this worker process, for every line; None where one process does all.
+        audit_file: where the records of the audit log go besides, None for nowhere.
     """
+    always = {} if worker is None else {names.FIELD_WORKER: worker}
     handler = logging.StreamHandler(stream)
     formatter = JsonFormatter if use_json(log_format, stream) else ConsoleFormatter
-    handler.setFormatter(formatter({} if worker is None else {names.FIELD_WORKER: worker}))
+    handler.setFormatter(formatter(always))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # Who may call is told at any level.
-    logging.getLogger(names.LOGGER_AUDIT).setLevel(logging.INFO)
+    audit = logging.getLogger(names.LOGGER_AUDIT)
+    audit.setLevel(logging.INFO)
+    audit.handlers[:] = [] if audit_file is None else [AuditFile(audit_file)]
+    for kept in audit.handlers:
+        kept.setFormatter(JsonFormatter(always))
     # uvicorn tells its life story and warns of every refused upgrade; alembic speaks up at every look at the schema.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from hmac import compare_digest
@@ -14,6 +15,7 @@ from gateway.ports import ApiKey, Clock, Identity, KeyBook, KeysUnreadable
 from gateway.protocol.credentials import read_bearer
 from gateway.protocol.errors import Unauthorized, Unavailable
 from gateway.telemetry import names
+from gateway.telemetry.audit import note_action
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.auth import NO_CREDENTIAL
 
@@ -21,7 +23,6 @@ from gateway.transport.auth import NO_CREDENTIAL
 _LOOK_AGAIN_SECONDS: Final = 1.0
 _NAMED_CHANGES: Final = 50
 
-_audit = logging.getLogger(names.LOGGER_AUDIT)
 _logger = logging.getLogger(names.LOGGER_SERVER)
 
 
@@ -179,13 +180,12 @@ class KeyRing:
             for key in keys.values()
         }
         if added or gone:
-            _audit.info(
-                "keys of callers: %d known, %d of them new, %d gone",
-                *(len(keys), len(added), len(gone)),
-                extra={
-                    names.FIELD_KEYS_ADDED: added[:_NAMED_CHANGES],
-                    names.FIELD_KEYS_GONE: gone[:_NAMED_CHANGES],
-                },
+            note_action(
+                "keys read",
+                actor=f"process {os.getpid()}",
+                object="keys of callers",
+                outcome=f"{len(keys)} known, {len(added)} of them new, {len(gone)} gone",
+                **{names.FIELD_KEYS_ADDED: added[:_NAMED_CHANGES], names.FIELD_KEYS_GONE: gone[:_NAMED_CHANGES]},
             )
         self._keys = keys
         self._metrics.api_keys.set(len(keys))

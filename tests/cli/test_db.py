@@ -2,6 +2,7 @@ import json
 import sqlite3
 import time
 from datetime import date
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -37,12 +38,19 @@ def run(*arguments, answer=None):
 
 
 def outcome(*arguments, answer=None):
-    """Return the exit code and what is said below the line that names the database."""
+    """Return the exit code and what is said below the line that names the database, the audit log aside."""
     result = run(*arguments, answer=answer)
     named, _, text = result.output.partition("\n")
     assert named.startswith("database: ")
     assert named in result.stderr
-    return result.exit_code, text.strip()
+    return result.exit_code, "\n".join(line for line in text.splitlines() if not line.startswith("{"))
+
+
+def audit(result):
+    """Return the one record of the audit log."""
+    (line,) = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    assert line["logger"] == "gateway.audit"
+    return line
 
 
 def test_goes_up_and_down(url):
@@ -135,7 +143,7 @@ def test_reads_the_configuration(path, tmp_path):
 
 
 def test_names_the_database_without_its_password(path):
-    assert run("upgrade", "--database", f"sqlite:///{path}").stderr == f"database: sqlite:///{path}\n"
+    assert run("upgrade", "--database", f"sqlite:///{path}").stderr.startswith(f"database: sqlite:///{path}\n")
     failed = run("check", "--database", "postgresql://u:hunter2@127.0.0.1:1/d")
     assert failed.stderr.splitlines()[0] == "database: postgresql://u:***@127.0.0.1:1/d"
 
@@ -200,8 +208,8 @@ def test_an_owner_gives_everything_to_another(filled):
     assert told.startswith("To be moved: responses ")
     result = run(*moving, "--set", "telemetry.log_format=json", "--set", "telemetry.log_level=error")
     assert (result.exit_code, result.stdout.strip()) == (0, told.replace("To be moved", "Moved"))
-    (line,) = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
-    assert (line["logger"], line["action"]) == ("gateway.audit", "owner assigned")
+    line = audit(result)
+    assert (line["action"], line["outcome"]) == ("db assign-owner", "done")
     assert (line["principal"], line["former_principal"]) == ("team-a", "local")
     assert "responses 0, items 0" in run(*moving).stdout
 
@@ -245,7 +253,7 @@ def counted(url):
 
 
 def test_all_of_a_principal_is_removed_and_the_act_is_recorded(shared, monkeypatch):
-    monkeypatch.setenv("LOGNAME", "ops")
+    monkeypatch.setattr("gateway.cli.audit.pwd.getpwuid", lambda _: SimpleNamespace(pw_name="ops"))
     options = ("--database", shared, "--principal", "ada")
     assert outcome("purge", *options, "--dry-run") == (0, "To be removed: responses 3, items 6.")
     asked = run("purge", *options, answer="n\n")
@@ -254,11 +262,8 @@ def test_all_of_a_principal_is_removed_and_the_act_is_recorded(shared, monkeypat
     assert counted(shared) == [{"ada": 3, "bob": 2}, {"ada": 2, "bob": 1}]
     result = run("purge", *options, "--yes", "--set", "storage.retention_batch_responses=2")
     assert (result.exit_code, result.stdout) == (0, "Removed: responses 3, items 6.\n")
-    (line,) = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
-    assert (line["logger"], line["action"], line["principal"], line["actor"]) == (
-        *("gateway.audit", "principal purged", "ada"),
-        "ops",
-    )
+    line = audit(result)
+    assert (line["action"], line["principal"], line["actor"]) == ("db purge", "ada", "ops")
     assert (line["removed_responses"], line["removed_items"], line["removed_usage"]) == (3, 6, 0)
     assert counted(shared) == [{"bob": 2}, {"ada": 2, "bob": 1}]
     result = run("purge", *options, "--yes", "--usage")
@@ -271,3 +276,28 @@ def test_all_of_a_principal_is_removed_and_the_act_is_recorded(shared, monkeypat
 )
 def test_what_does_not_go_together_is_refused(path, options):
     assert run("purge", "--database", f"sqlite:///{path}", *options).exit_code == 2
+
+
+def test_what_is_done_to_the_database_is_audited(path, tmp_path):
+    file = tmp_path / "audit.jsonl"
+    place = ("--database", f"sqlite:///{path}", "--set", f"telemetry.audit_file={file}")
+    for arguments in (
+        ("upgrade",),
+        ("upgrade",),
+        ("current",),
+        ("purge", "--dry-run"),
+        ("purge",),
+        ("downgrade", "nonsense", "--yes"),
+        ("downgrade", "base", "--yes"),
+    ):
+        run(*arguments, *place)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["action"], line["outcome"], line.get("revision")) for line in lines] == [
+        ("db upgrade", "done", HEAD),
+        ("db upgrade", "unchanged", HEAD),
+        ("db purge", "done", None),
+        ("db downgrade", "failed", None),
+        ("db downgrade", "done", None),
+    ]
+    assert (lines[2]["removed_responses"], lines[2]["removed_items"]) == (0, 0)
+    assert {line["object"] for line in lines} == {f"sqlite:///{path}"}

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +19,8 @@ KEY = re.compile(r"rgw_([a-z0-9]{12})_[0-9a-f]{64}\n")
 @pytest.fixture(params=["file", "database"])
 def place(request, tmp_path, monkeypatch):
     """The options that name an empty place for keys."""
-    monkeypatch.setattr("os.environ", {"PATH": "", "LOGNAME": "ada"})
+    monkeypatch.setattr("os.environ", {"PATH": "", "LOGNAME": "eve"})
+    monkeypatch.setattr("gateway.cli.audit.pwd.getpwuid", lambda _: SimpleNamespace(pw_name="ada"))
     if request.param == "file":
         return ("--set", f"auth.keys_file={tmp_path}/keys.toml", "--set", "auth.mode=api_keys")
     return ("--set", "auth.keys_in=database", "--database", f"sqlite:///{tmp_path}/responses.db")
@@ -76,14 +78,15 @@ def test_what_was_done_is_logged_at_any_level(place):
     result = run("create", *quiet, "--principal", "team-a")
     key_id = KEY.fullmatch(result.stdout)[1]
     made = audit(result.stderr)
-    assert (made["action"], made["key_id"], made["principal"], made["actor"]) == (
-        "key created",
-        key_id,
-        "team-a",
-        "ada",
+    assert [made[name] for name in ("action", "object", "outcome", "principal", "actor")] == (
+        ["keys create", key_id, "done", "team-a", "ada"]
     )
     gone = audit(run("revoke", *quiet, key_id).stderr)
-    assert (gone["action"], gone["key_id"], gone["principal"]) == ("key revoked", key_id, "team-a")
+    assert [gone[name] for name in ("action", "object", "outcome", "principal")] == (
+        ["keys revoke", key_id, "done", "team-a"]
+    )
+    mistyped = run("revoke", *quiet, f"x{KEY.fullmatch(result.stdout)[0]}")
+    assert [audit(mistyped.stderr)[name] for name in ("object", "outcome")] == ["unknown", "failed"]
 
 
 def test_a_key_is_revoked_by_its_id_or_as_it_is(place):
@@ -152,9 +155,9 @@ def test_keys_that_nobody_asks_for_are_pointed_out(tmp_path):
 def test_who_has_no_name_is_noted_by_number(place, monkeypatch):
     """As in a container that runs as a user of no password file."""
 
-    def fail():
+    def fail(_):
         raise KeyError("getpwuid(): uid not found: 10001")
 
-    monkeypatch.setattr("gateway.cli.audit.getpass.getuser", fail)
+    monkeypatch.setattr("gateway.cli.audit.pwd.getpwuid", fail)
     result = run("create", *place, "--set", "telemetry.log_format=json", "--principal", "a")
     assert re.fullmatch(r"uid \d+", audit(result.stderr)["actor"])

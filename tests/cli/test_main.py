@@ -76,7 +76,7 @@ def test_an_unknown_command_is_refused_by_name():
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_every_error_is_one_line_of_the_same_form(arguments, code, line, monkeypatch, capsys):
-    monkeypatch.setattr(gateway.telemetry.logs, "configure_logging", lambda level, form, stream: None)
+    monkeypatch.setattr(gateway.telemetry.logs, "configure_logging", lambda level, form, stream, **_: None)
     monkeypatch.setenv("GATEWAY_STORAGE__URL", "sqlite:////nonexistent/a.db")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

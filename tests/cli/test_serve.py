@@ -29,7 +29,7 @@ def served(monkeypatch):
         return 0
 
     monkeypatch.setattr(gateway.server, "serve", serve)
-    monkeypatch.setattr(gateway.telemetry.logs, "configure_logging", lambda level, form, stream: None)
+    monkeypatch.setattr(gateway.telemetry.logs, "configure_logging", lambda level, form, stream, **_: None)
     return calls
 
 

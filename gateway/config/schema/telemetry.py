@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from gateway.config.kinds import Size, doc
+from gateway.config.kinds import FilePath, Size, doc
 from gateway.config.schema.section import Section
 from gateway.config.units import KIB
 
@@ -24,6 +24,13 @@ class TelemetryConfig(Section, frozen=True, kw_only=True):
     capture_content_max_bytes: Annotated[
         Size, doc("Longest part of a call's content in a trace, as JSON; what is longer is cut.", live=True)
     ] = 32 * KIB
+    audit_file: Annotated[
+        FilePath | None,
+        doc(
+            "File to which each record of the audit log is appended besides, as a JSON line: what was done to keys, to "
+            "the database and to the gateway itself, by whom."
+        ),
+    ] = None
     log_format: Annotated[
         Literal["auto", "json", "console"], doc("auto writes for people on a terminal and JSON lines elsewhere.")
     ] = "auto"
