@@ -14,14 +14,12 @@ from uvicorn.server import ServerState
 from gateway.config.schema import ServerConfig
 from gateway.protocol.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.transport.connection import CONNECTION_EXTENSION, SURPLUS_EXTENSION, RequestTimeout, StallWatch
+from gateway.transport.framing import CHUNK, LAST_CHUNK, HeadKeeper, UnframedKeeper
 from gateway.transport.wire_errors import http_error
 
 # Connections above the limit whose request is read, so that a probe of /livez finds a process that lives.
 _SPARE_CONNECTIONS = 256
-# What uvicorn sends a client that waits to be asked for the body.
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_CHUNK = b"%x\r\n%b\r\n"
-_LAST_CHUNK = _CHUNK + b"0\r\n\r\n"
+_FIRST_WITH_CHUNKS = "1.1"
 
 
 class InvalidHttp(InvalidRequest):
@@ -36,42 +34,6 @@ class HeadTooLarge(InvalidRequest):
     status = 431
     code = "request_header_too_large"
     bound = "server.max_header_bytes"
-
-
-class _HeadKeeper:
-    """A transport that sends the head of an answer together with the first part of its body, in one packet.
-
-    Whatever ends an answer must `flush`: one without a body would keep its head.
-    """
-
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        """Keep the head, send everything else."""
-        if self._head is None and data != _CONTINUE:
-            self._head = data
-            return
-        if self._head:
-            data, self._head = self._head + data, b""
-        self._transport.write(data)
-
-    def flush(self) -> None:
-        """Send the head if it still waits."""
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        """Send what waits and close the connection."""
-        self.flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        """Whether the connection is closed or about to be."""
-        return self._transport.is_closing()
 
 
 class ConnectionProtocol(HttpToolsProtocol):
@@ -107,7 +69,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._deaf = False
         self._left: Callable[[], object] | None = None
         self._ready: Callable[[], object] | None = None
-        self._head: _HeadKeeper
+        self._head: HeadKeeper
         self._in_head = False
         self._head_timed = False
         self._serving = False
@@ -165,7 +127,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         if self.flow.write_paused:
             return False
         if not self.transport.is_closing():
-            self._head.write((_LAST_CHUNK if last else _CHUNK) % (len(body), body))
+            self._head.write((LAST_CHUNK if last else CHUNK) % (len(body), body))
         if last:
             cycle.response_complete = True
             cycle.message_event.set()
@@ -297,7 +259,8 @@ class ConnectionProtocol(HttpToolsProtocol):
         return self.flow.write_paused or self.transport.is_closing() or not self._answering
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._head = _HeadKeeper(self.transport)
+        keeper = UnframedKeeper if self.scope["http_version"] < _FIRST_WITH_CHUNKS else HeadKeeper
+        self._head = keeper(self.transport)
         cycle.transport = self._head  # type: ignore[assignment]  # it has what a cycle needs
         self._serving = True
         task = self.loop.create_task(cycle.run_asgi(app), context=Context())

@@ -122,6 +122,25 @@ async def test_a_refused_client_is_heard_out_but_not_for_ever(serve):
 # ---------------------------------------------------------------- past the app's layers
 
 
+@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/0.9"])
+@pytest.mark.parametrize("path", ["flood", "last", "mass/70000", "torn/"])
+async def test_a_client_that_knows_no_chunks_gets_none(serve, version, path):
+    site = await serve()
+    client = await site.connect()
+    await client.send(post(b"", path).replace(b"HTTP/1.1", version))
+    head, _, body = (await client.rest()).partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    assert (b"content-length: 70000" in head) == (path == "mass/70000")
+    assert b"connection: close" in head
+    whole = {
+        "flood": lambda: b"x" * site.app.taken + b"end",
+        "last": lambda: b"".join(b"%d" % (number % 10) * 65_536 for number in range(100)),
+        "mass/70000": lambda: b"x" * 70_000,
+        "torn/": lambda: b"half",
+    }
+    assert body == whole[path]()
+
+
 async def test_a_body_written_at_once_is_chunked_and_bounded_by_what_the_client_takes(serve):
     site = await serve()
     client = await site.connect()
