@@ -93,9 +93,17 @@ class ConsoleFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         line = f"{time} {record.levelname:<7} {record.getMessage()}"
         line += "".join(f" {name}={value}" for name, value in (*self._always.items(), *_fields(record)))
+        line = _escape(line)
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line.encode("utf-8", "backslashreplace").decode()
+
+
+def _escape(line: str) -> str:
+    """Return a line that is one, and tells a terminal nothing: a caller's words are among it."""
+    if line.isprintable():
+        return line
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:

@@ -80,6 +80,15 @@ def test_json_stays_one_line_whatever_is_logged():
     assert msgspec.json.decode(line)["message"] == "two\nlines"
 
 
+def test_a_callers_words_make_no_line_of_their_own_and_tell_a_terminal_nothing():
+    shown = ConsoleFormatter().format(
+        record("caf\u00e9\r\n12:00:00 INFO    all is well", parameter="\x1b[2J\x9b\u202e\n")
+    )
+    assert shown.isprintable()
+    assert r"caf\u00e9\r\n12:00:00".replace(r"\u00e9", "\u00e9") in shown
+    assert shown.endswith(r"parameter=\x1b[2J\x9b\u202e\n")
+
+
 def test_words_that_utf8_cannot_carry_are_logged_escaped():
     made = record("half \ud800", parameter="\udfff", number=1 << 70, odd=object)
     line = JsonFormatter().format(made)
