@@ -57,7 +57,8 @@ class _Headers:
             elif name == b"origin":
                 self.origin = value
             elif name == b"authorization":
-                self.credential = value
+                # Which of two is meant, somebody in front may see otherwise: none is.
+                self.credential = value if self.credential is None else b""
             elif name == b"x-request-id":
                 self.request_id = value
             elif name in _TRACE_HEADERS:

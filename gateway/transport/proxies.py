@@ -45,7 +45,8 @@ class TrustedProxies:
         if len(named) != 1:
             raise Unauthorized(f"The proxy must name one caller in the header {self._header}; it names {len(named)}.")
         try:
-            return Identity(principal=check_principal(named[0].decode("latin-1")))
+            # White space around a value is none of it.
+            return Identity(principal=check_principal(named[0].strip(b" \t").decode("latin-1")))
         except ValueError as error:
             raise Unauthorized(f"The header {self._header} names no caller: {error}.") from None
 

@@ -423,6 +423,14 @@ async def test_a_stranger_gets_no_further(harness, call, headers):
     assert (answer.status_code, answer.json()["error"]["code"], harness.scope) == (401, "invalid_api_key", None)
 
 
+@pytest.mark.parametrize("other", ["Bearer new", "Bearer known", "Basic x", ""])
+async def test_of_two_credentials_neither_counts(harness, call, other):
+    for values in (("Bearer known", other), (other, "Bearer known"), ("Bearer known", other, "Bearer known")):
+        headers = [("authorization", value) for value in values]
+        answer = await call(harness.wrap(authenticator=Strict()), "GET", "/", headers=headers)
+        assert (answer.status_code, harness.scope) == (401, None)
+
+
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/health", "/version", "/openapi.json", "/docs"])
 async def test_probes_and_the_description_need_no_credential(harness, call, path):
     strict = Strict()

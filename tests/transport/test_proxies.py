@@ -27,6 +27,10 @@ def test_nobody_else_is(peer, required):
     assert ask(peer, required=required) is None
 
 
+def test_white_space_around_a_name_is_none_of_it():
+    assert ask("10.1.2.3", b" ada\t ") == Identity(principal="ada")
+
+
 def test_a_proxy_that_names_nobody():
     assert ask("10.1.2.3") is None
     with pytest.raises(Unauthorized, match="it names 0"):
@@ -39,7 +43,7 @@ def test_a_name_that_its_client_may_have_added(required):
         ask("10.1.2.3", b"eve", b"ada", required=required)
 
 
-@pytest.mark.parametrize("name", [b"", b"a b", b"\xe4", b"a\x00", b"x" * 256])
+@pytest.mark.parametrize("name", [b"", b"  ", b"a b", b"\xe4", b"a\x00", b"x" * 256])
 def test_a_name_that_cannot_be_one(name):
     with pytest.raises(Unauthorized, match="x-user names no caller: a principal is"):
         ask("10.1.2.3", name)
