@@ -116,6 +116,9 @@ class KeyFile:
             ) from None
         except OSError as error:
             raise self._fault(error) from error
+        if not stat.S_ISREG(status.st_mode):
+            # A pipe would be waited for without end.
+            raise KeysUnreadable(f"{self._path} is no regular file.")
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise KeysUnreadable(
                 f"Others than its owner may write {self._path}, and so make keys; run `chmod go-w` on it."

@@ -1,5 +1,6 @@
 """What is peculiar to keys in a file."""
 
+import os
 import stat
 
 import pytest
@@ -69,6 +70,13 @@ def test_a_file_that_others_may_write(book, path, mode):
             use()
 
 
+def test_a_pipe_is_not_waited_for(book, path):
+    os.mkfifo(path, 0o600)
+    for use in (book.read, book.list_all, lambda: book.add(make_key())):
+        with pytest.raises(KeysUnreadable, match="no regular file"):
+            use()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -116,7 +124,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 def test_a_file_that_is_a_folder(book, path):
     path.mkdir(mode=0o700)
-    with pytest.raises(KeysUnreadable, match="cannot be used: Is a directory"):
+    with pytest.raises(KeysUnreadable, match="is no regular file"):
         book.read()
 
 
