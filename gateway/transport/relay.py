@@ -114,4 +114,9 @@ def _keep(headers: Iterable[tuple[bytes, bytes]], *, bodiless: bool) -> RawHeade
     for name, value in lowered:
         if name == b"connection":
             dropped.update(token.strip() for token in value.lower().split(b","))
-    return [(name, value) for name, value in lowered if name not in dropped and not _CONTROL.search(value)]
+    return [
+        (name, value)
+        for name, value in lowered
+        # Which web pages may read an answer, the gateway says.
+        if name not in dropped and not name.startswith(b"access-control-") and not _CONTROL.search(value)
+    ]

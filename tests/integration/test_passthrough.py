@@ -199,10 +199,18 @@ def test_only_a_few_headers_of_the_caller_reach_the_server(engine, call):
 def test_headers_of_the_servers_connection_stay_there(engine, call):
     kept = {"Set_Cookie": "a=1", "Retry_After": "3", "Www_Authenticate": "Basic", "X_Kept": "1"}
     dropped = {"Connection": "x-dropped, keep-alive", "X_Dropped": "1", "Keep_Alive": "timeout=5", "Trailer": "x"}
+    dropped["Access_Control_Allow_Origin"] = "*"
     engine.route(EMBEDDINGS, answers(b"{}", 503, **kept, **dropped, Proxy_Authenticate="Basic", Date="yesterday"))
     headers = call("POST", EMBEDDINGS, b"{}").headers
     assert {name.lower().replace("_", "-") for name in kept} <= set(headers)
-    assert not {"connection", "x-dropped", "keep-alive", "trailer", "proxy-authenticate"} & set(headers)
+    assert not {
+        "connection",
+        "x-dropped",
+        "keep-alive",
+        "trailer",
+        "proxy-authenticate",
+        "access-control-allow-origin",
+    } & set(headers)
     assert headers["date"] != "yesterday"
 
 
