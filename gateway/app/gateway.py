@@ -25,6 +25,7 @@ from gateway.storage.faults import StorageNotReady
 from gateway.telemetry.names import LOGGER_SERVER
 from gateway.telemetry.status import Status
 from gateway.transport.admin import build_admin_app
+from gateway.transport.capture import Capture
 from gateway.transport.edge import Edge
 from gateway.transport.hosts import HostPolicy
 from gateway.transport.routes import RESPONSES_PATH
@@ -58,6 +59,7 @@ class Gateway:
         self._started = parts.clock.now()
         server = parts.config.server
         self._certificate = ServedCertificate(server)
+        self._capture = Capture(parts.config.telemetry, parts.clock.now)
         self._callers = HostPolicy(server.host, server.allowed_hosts, server.allowed_origins)
         self._warn_of_any_host()
         if parts.config.auth.mode == "none" and not is_loopback(server.host):
@@ -155,6 +157,8 @@ class Gateway:
         return self.parts.engine.cut_off() + self.parts.relay.cut_off()
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if self._capture.active and self._capture.wants(scope):
+            return self._capture.serve(self._serve, scope, receive, send)
         if scope["type"] == ScopeType.WEBSOCKET:
             if scope["path"] != RESPONSES_PATH:
                 raise NotFound(
@@ -186,6 +190,7 @@ class Gateway:
         self._routes = routes
         self._callers.reconfigure(server.allowed_hosts, server.allowed_origins)
         self._operators.reconfigure(server.allowed_hosts, ())
+        self._capture.reconfigure(config.telemetry)
         if server.allowed_hosts != before.server.allowed_hosts:
             self._warn_of_any_host()
         self.config = config

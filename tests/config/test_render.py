@@ -49,7 +49,14 @@ def test_uncommenting_the_template_changes_nothing(toml):
     assert loaded.config == load_config().config
     unset = {path for path, origin in loaded.origins.items() if origin.kind == "default"}
     keys = {"upstream.api_key", "upstream.api_key_file", "upstream.ca_file", "upstream.aliases", "storage.url_file"}
-    keys |= {"oidc.issuer", "oidc.ca_file", "server.tls_cert_file", "server.tls_key_file", "telemetry.audit_file"}
+    keys |= {
+        "oidc.issuer",
+        "oidc.ca_file",
+        "server.tls_cert_file",
+        "server.tls_key_file",
+        "telemetry.audit_file",
+        "telemetry.capture_header",
+    }
     keys.add("auth.trusted_principal_header")
     assert unset == keys
 

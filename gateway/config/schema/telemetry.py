@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from gateway.config.kinds import FilePath, Size, doc
+from gateway.config.kinds import Count, FilePath, HeaderName, Names, Size, doc
 from gateway.config.schema.section import Section
 from gateway.config.units import KIB
 
@@ -24,6 +24,32 @@ class TelemetryConfig(Section, frozen=True, kw_only=True):
     capture_content_max_bytes: Annotated[
         Size, doc("Longest part of a call's content in a trace, as JSON; what is longer is cut.", live=True)
     ] = 32 * KIB
+    capture_principals: Annotated[
+        Names,
+        doc(
+            "Callers whose requests and answers are written to capture_dir, bodies included: all that these callers "
+            "write and read. For a search for a fault, and no longer.",
+            live=True,
+        ),
+    ] = ()
+    capture_header: Annotated[
+        HeaderName | None,
+        doc("Header by which any caller may have one request captured, such as x-gateway-capture.", live=True),
+    ] = None
+    capture_dir: Annotated[
+        FilePath, doc("Folder of captures, one file each; it is made for its owner alone.", live=True)
+    ] = "captures"
+    capture_max_bytes: Annotated[
+        Size, doc("What is kept of each body, from its beginning; of a WebSocket, of each direction.", live=True)
+    ] = 256 * KIB
+    capture_max_files: Annotated[
+        Count,
+        doc(
+            "Captures in the folder; the oldest go. Beyond so many at once in one process, further requests are not "
+            "captured.",
+            live=True,
+        ),
+    ] = 100
     audit_file: Annotated[
         FilePath | None,
         doc(
