@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from gateway.engine.room import Room
 from gateway.engine.session import Checkpoint, Continuation
 from gateway.ports import Ids, Store, StoredItem, StoredResponse
 from gateway.protocol import codec
@@ -38,12 +39,14 @@ class Committer:
         store: where to.
         ids: mints ids for input items that came without one.
         metrics: time and failures of appends.
+        room: told what was stored.
     """
 
-    def __init__(self, store: Store, ids: Ids, metrics: Metrics) -> None:
+    def __init__(self, store: Store, ids: Ids, metrics: Metrics, room: Room) -> None:
         self._store = store
         self._ids = ids
         self._metrics = metrics
+        self._room = room
 
     async def commit(
         self, principal: str, finished: EncodedResponse, inputs: Sequence[dict[str, Any]], lineage: Lineage
@@ -92,6 +95,8 @@ class Committer:
             self._metrics.storage_failures_total.inc()
             raise
         self._metrics.defer(self._metrics.storage_append_seconds.observe, time.perf_counter() - began)
+        if self._room.is_limited:
+            self._room.add(principal, record.size)
 
     def _store_item(self, role: str, item: Any, data: bytes) -> StoredItem:
         is_dict = isinstance(item, dict)

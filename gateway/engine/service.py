@@ -14,6 +14,7 @@ from gateway.engine.failures import shutting_down
 from gateway.engine.input_items import Page, list_input_items
 from gateway.engine.plan import Caller, Plan, RunSettings
 from gateway.engine.quotas import Quotas
+from gateway.engine.room import Room
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, Sessions
@@ -78,7 +79,8 @@ class Engine:
         self._runs: dict[str, Run] = {}
         self._sessions = Sessions(config.websocket, metrics)
         self._cutting_off = False
-        self._committer = Committer(store, ids, metrics)
+        self._room = Room(store, clock, config)
+        self._committer = Committer(store, ids, metrics, self._room)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())
         self.usage = UsageBook(store, clock, ids, metrics, config.storage)
@@ -104,6 +106,7 @@ class Engine:
         self._adopt(config)
         self._admission.resize(config.server.max_concurrent_requests)
         self._quotas.reconfigure(config.limits, self._clock.monotonic())
+        self._room.reconfigure(config)
         self.usage.reconfigure(config.storage)
         self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
         for name, upstream in config.upstream_map().items():
@@ -171,12 +174,15 @@ class Engine:
 
         Raises:
             InvalidRequest: unknown parent or item, or tool outputs that do not match.
+            InsufficientQuota: the response is to be stored, and the caller keeps as much as it may.
             StorageUnavailable: the request needs the database, which cannot be read or takes no writes.
         """
         parent_id = request.fields.previous_response_id
         kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
         if _needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
             await self._store.verify()
+        if request.store and self._room.is_limited:
+            await self._room.check(caller.principal)
         stored = await self._archive.load_history(caller.principal, parent_id) if kept is None else kept.items
         history = drop_incomplete_calls(decode_item(item) for item in stored)
         new = await self._archive.resolve_references(caller.principal, request.items)

@@ -57,6 +57,11 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
     completed_at: int | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the snapshot and the items' JSON."""
+        return len(self.snapshot) + sum(len(item.data) for item in self.items)
+
 
 class Deletion(Struct, frozen=True, kw_only=True):
     """That an owner no longer wants a response.
@@ -180,6 +185,14 @@ class Store(Protocol):
         Raises:
             ResponseNotFound: the principal has no such live response.
             StorageUnavailable: the database does not answer, or the writer's queue is full.
+        """
+        ...
+
+    async def stored_bytes(self, principal: str) -> int:
+        """Return the sizes of all responses that are kept for a principal, deleted ones not yet removed included.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
         """
         ...
 

@@ -12,6 +12,7 @@ GatewayError
 ├── Forbidden                      403
 ├── MethodNotAllowed               405
 ├── RateLimitExceeded              429
+├── InsufficientQuota              429, of what is stored
 ├── ResourceLimitExceeded          502, names the config key and its limit
 ├── UpstreamError                  502
 │   ├── UpstreamRefused            the upstream's own status
@@ -224,6 +225,15 @@ class RateLimitExceeded(GatewayError):
     def hints(self) -> dict[str, str]:
         """As of any error, and what is left."""
         return {**super().hints, **self._headers}
+
+
+class InsufficientQuota(GatewayError):
+    """The caller keeps as much as it may; trying again does not help before something has been removed."""
+
+    status = 429
+    type = "insufficient_quota"
+    code = "insufficient_quota"
+    should_retry = False
 
 
 class ResourceLimitExceeded(GatewayError):

@@ -116,6 +116,10 @@ class CachedStore:
             self._filling.pop(key, None)
             self._cache.drop(key)
 
+    async def stored_bytes(self, principal: str) -> int:
+        """Ask the other store."""
+        return await self._store.stored_bytes(principal)
+
     async def add_usage(self, flush: UsageFlush) -> None:
         """Hand it to the other store."""
         await self._store.add_usage(flush)

@@ -85,6 +85,10 @@ class MemoryStore:
             raise ResponseNotFound(deletion.id)
         self._deleted.add(deletion.id)
 
+    async def stored_bytes(self, principal: str) -> int:
+        """Return the sizes of all responses of a principal."""
+        return sum(response.size for response in self._responses.values() if response.principal == principal)
+
     async def add_usage(self, flush: UsageFlush) -> None:
         """Add counts to those kept.
 

@@ -108,6 +108,12 @@ def select_stored_ids(connection: Connection, batch: Sequence[StoredResponse]) -
     return set(connection.scalars(select(responses.c.id).where(responses.c.id.in_(ids))))
 
 
+def sum_bytes(connection: Connection, principal: str) -> int:
+    """Return the bytes of all snapshots and items of a principal, those of hidden responses included."""
+    size = func.sum(responses.c.item_bytes + func.length(responses.c.snapshot))
+    return int(connection.scalar(select(size).where(responses.c.principal == principal)) or 0)
+
+
 def select_response() -> Select[*tuple[Any, ...]]:
     """Build the query for one live response (`:principal`, `:response_id`): one row for each item, or one in all.
 

@@ -20,7 +20,7 @@ from gateway.storage.proof import WriteProof
 from gateway.storage.readers import Readers
 from gateway.storage.references import ReferenceQuery
 from gateway.storage.retention import Sweep
-from gateway.storage.rows import build_response, select_response
+from gateway.storage.rows import build_response, select_response, sum_bytes
 from gateway.storage.settings import StoreSettings, is_sqlite
 from gateway.storage.sweeper import Sweeper
 from gateway.storage.writer import Change, Outcome, Writer
@@ -137,6 +137,14 @@ class SqlStore:
         """
         await self._writer.write(deletion)
         self._metrics.storage_deletions_total.inc()
+
+    async def stored_bytes(self, principal: str) -> int:
+        """Return the sizes of all responses of a principal, with one query over the principal's rows.
+
+        Raises:
+            StorageUnavailable: the database does not answer.
+        """
+        return await self._read("stored_bytes", lambda connection: sum_bytes(connection, principal))
 
     async def add_usage(self, flush: UsageFlush) -> None:
         """Add counts to those stored; returns only after COMMIT.

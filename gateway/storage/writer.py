@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from gateway.ports import Deletion, StoredResponse, UsageFlush
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
-from gateway.storage.rows import count_item_bytes
 from gateway.telemetry.loads import StorageLoad
 
 Change: TypeAlias = StoredResponse | Deletion | UsageFlush
@@ -159,5 +158,5 @@ class Writer:
 
 def _measure(change: Change) -> int:
     if isinstance(change, StoredResponse):
-        return len(change.snapshot) + count_item_bytes(change)
+        return change.size
     return len(change.id) if isinstance(change, Deletion) else len(change.counts) * _COUNT_BYTES

@@ -59,8 +59,8 @@ def test_what_a_request_meets_is_live_and_what_a_process_is_made_of_is_not() -> 
     live = {format_path(path) for path, leaf in LEAVES.items() if leaf.live}
     assert {key for key in map(format_path, LEAVES) if key.startswith(("responses.", "engine."))} <= live
     # The engine reads these, not the store.
-    counts = {"storage.usage_interval_seconds", "storage.usage_max_entries"}
-    assert {key for key in live if key.startswith(("admin.", "storage."))} == counts
+    own = {"usage_interval_seconds", "usage_max_entries", "max_bytes_per_principal", "quota_revalidate_seconds"}
+    assert {key for key in live if key.startswith(("admin.", "storage."))} == {f"storage.{key}" for key in own}
     assert not live & {"server.host", "server.port", "upstream.url", "upstream.dialect", "telemetry.log_format"}
 
 

@@ -10,6 +10,7 @@ from engine.doubles import (
     CountingIds,
     HeldStore,
     Reply,
+    SettableClock,
     sizes,
     streamed,
     types,
@@ -17,7 +18,9 @@ from engine.doubles import (
 )
 from harness.engine import Answer, call, message, reasoning, says
 
+from gateway.config.schema import GatewayConfig
 from gateway.engine.commit import Committer, Lineage
+from gateway.engine.room import Room
 from gateway.protocol.errors import NotFound, ResourceLimitExceeded, StorageUnavailable
 from gateway.protocol.response import EncodedResponse, Response
 from gateway.storage.memory import MemoryStore
@@ -92,7 +95,8 @@ async def test_the_time_of_a_commit_is_measured():
 async def test_an_item_without_an_id_gets_one(given, kept):
     store = MemoryStore()
     response = Response(id="resp_1", created_at=1, status="completed", model="m")
-    await Committer(store, CountingIds(), Metrics()).commit(
+    room = Room(store, SettableClock(), GatewayConfig())
+    await Committer(store, CountingIds(), Metrics(), room).commit(
         "local", EncodedResponse(response), [{"type": "unheard_of", "id": given}], Lineage()
     )
     assert (await store.response("local", "resp_1")).items[0].id.startswith(kept)

@@ -12,7 +12,7 @@ from harness.client import client
 from harness.upstream import Upstream
 from harness.websocket import WebSocket
 from integration.embedded import EmbeddedGateway
-from integration.turns import ask, echo, id_of, told
+from integration.turns import ask, echo, expect_error, id_of, told
 from sqlalchemy import Engine
 
 from gateway.cli import db
@@ -21,6 +21,7 @@ from gateway.ports import ApiKey
 from gateway.protocol.credentials import digest_key, write_key
 from gateway.storage.engine import open_engine
 from gateway.storage.key_file import KeyFile
+from gateway.storage.retention import Cutoffs, Sweep
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.usage import sum_usage
 
@@ -123,3 +124,31 @@ def test_all_of_a_principal_goes_while_gateways_run(place: Place, upstream: Upst
         refusal = create(one, "ada0", model, previous_response_id=child)
         assert refusal.error["code"] == "previous_response_not_found"
         assert create(one, "ada0", model).status == 200
+
+
+def test_who_keeps_too_much_is_refused_alike_over_every_transport(place: Place, upstream: Upstream) -> None:
+    model = upstream.script("room", echo)
+    gateway = place.start("storage.max_bytes_per_principal=3KiB", "storage.quota_revalidate_seconds=0")
+    parent = json.loads(create(gateway, "ada0", model, metadata={"k": "v" * 500}, instructions="x" * 3000).body)["id"]
+    calls = len(upstream.calls(model))
+    for stream in (False, True):
+        refusal = create(gateway, "ada0", model, stream=stream, previous_response_id=parent)
+        assert (refusal.status, refusal.error["code"], refusal.error["type"], refusal.headers["x-should-retry"]) == (
+            *(429, "insufficient_quota", "insufficient_quota"),
+            "false",
+        )
+    with WebSocket(gateway.port, headers=SIGNED["ada0"]) as socket:
+        (event,) = ask(socket, model, stream_id="lane")
+        expect_error(event, "insufficient_quota", None, 429, "lane", None, "insufficient_quota")
+        assert len(upstream.calls(model)) == calls
+        told(socket, model, stream_id="lane", store=False)
+    assert create(gateway, "bob0", model).status == 200
+    rejected = ("gateway_rejections_total", (("key", "storage.max_bytes_per_principal"),))
+    assert gateway.counters()[rejected] == 3
+    with client(gateway.port) as caller:
+        assert caller.call("DELETE", f"/v1/responses/{parent}", None, SIGNED["ada0"]).status == 200
+    assert create(gateway, "ada0", model).status == 429
+    with place.open() as engine:
+        sweep = Sweep(engine, batch_responses=10)
+        assert sum(removed.responses for removed in sweep.remove(Cutoffs(created=None, deleted=2**40))) == 1
+    assert create(gateway, "ada0", model).status == 200

@@ -13,6 +13,7 @@ TABLE = {
     errors.Forbidden: (403, "invalid_request_error", "forbidden"),
     errors.MethodNotAllowed: (405, "invalid_request_error", "method_not_allowed"),
     errors.RateLimitExceeded: (429, "rate_limit_error", "rate_limit_exceeded"),
+    errors.InsufficientQuota: (429, "insufficient_quota", "insufficient_quota"),
     errors.UpstreamError: (502, "upstream_error", "upstream_error"),
     errors.UpstreamUnavailable: (502, "upstream_error", "upstream_unavailable"),
     errors.UpstreamTimeout: (504, "upstream_error", "upstream_timeout"),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.ports import Store
+from gateway.ports import Deletion, Store
 from gateway.protocol.errors import InvalidRequest, StorageUnavailable
 from tests.storage.samples import make_chain, make_item, make_response
 
@@ -207,3 +207,14 @@ async def test_probe_is_healthy_until_closed(store):
     assert health.detail == "The store is closed."
     with pytest.raises(StorageUnavailable, match="closed"):
         await store.append(make_response())
+
+
+async def test_sizes_add_up_until_what_was_deleted_is_removed(store):
+    first = make_response(make_item("one"), make_item("two"), snapshot=b"{}" * 40_000)
+    second = make_response(principal="bob")
+    for response in (first, second):
+        await store.append(response)
+    await store.delete(Deletion(id=first.id, principal="local", at=1))
+    sizes = [await store.stored_bytes(principal) for principal in ("local", "bob", "nobody")]
+    assert sizes == [first.size, second.size, 0]
+    assert first.size == 80_000 + 2 * len(b'{"text":"one"}')

@@ -100,6 +100,23 @@ class StorageConfig(Section, frozen=True, kw_only=True):
         ),
     ] = 3600.0
     retention_batch_responses: Annotated[Count, doc("Responses removed in one transaction.", le=10_000)] = 200
+    max_bytes_per_principal: Annotated[
+        SizeOrZero,
+        doc(
+            "How much one principal may have stored, as serialized, deleted responses that are not removed yet "
+            "included; beyond that creates to be stored get 429. 0 for no limit.",
+            live=True,
+        ),
+    ] = 0
+    quota_revalidate_seconds: Annotated[
+        DurationOrZero,
+        doc(
+            "How old the sum of a principal may be that is compared with max_bytes_per_principal; a process adds what "
+            "it stores itself at once. 0 reads it before each create.",
+            live=True,
+            le=86_400,
+        ),
+    ] = 60.0
     usage_interval_seconds: Annotated[
         DurationOrZero,
         doc(

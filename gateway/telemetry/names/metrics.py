@@ -278,7 +278,7 @@ STORAGE_READS = Metric(
     "gateway_storage_reads_total",
     "counter",
     "Questions to the database: `history`, `liveness` of a response whose history is in memory, `response`, `items`, "
-    "or `probe` for readiness checks and checks before an inference.",
+    "`stored_bytes` of a principal, or `probe` for readiness checks and checks before an inference.",
     ("query",),
 )
 STORAGE_READ_SECONDS = Metric(

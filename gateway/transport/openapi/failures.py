@@ -113,6 +113,7 @@ CREATE = (
     _fail(errors.PreviousResponseNotFound, "`previous_response_id` names nothing the caller can continue"),
     *MODEL,
     _fail(errors.RequestTooLarge, "the body is too large"),
+    _fail(errors.InsufficientQuota, "what the caller has stored takes as much room as it may"),
     _fail(errors.UpstreamError, "the inference server's body is no response", "upstream_invalid_body"),
     _fail(errors.UpstreamError, "an event of the inference server could not be read", "upstream_invalid_event"),
     Failure(
