@@ -7,6 +7,7 @@ FastHttpUser does, sees the first token when many have come.
 import re
 import ssl
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -39,8 +40,13 @@ def find_model(url: str, api_key: str | None) -> str:
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
             return msgspec.json.decode(answer.read())["data"][0]["id"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise NoModel(f"{url}/v1/models names no model ({error}); name one by request.model") from None
+    except urllib.error.HTTPError as error:
+        hint = "give it a key by LOAD_API_KEY" if error.code == 401 else "name one by request.model"
+        raise NoModel(f"{url}/v1/models was answered with {error.code}; {hint}") from None
+    except OSError as error:
+        raise NoModel(f"{url} does not answer: {getattr(error, 'reason', error)}") from None
+    except (ValueError, LookupError, TypeError) as error:
+        raise NoModel(f"{url}/v1/models names no model ({error!r}); name one by request.model") from None
 
 
 def authorize(api_key: str | None) -> dict[str, str]:

@@ -222,7 +222,8 @@ def backup(config: Path | None, overrides: tuple[str, ...], database: str | None
 def _move(change: OwnerChange, expected: Owned) -> Owned:
     """Move everything, with a bar on a terminal; returns what was moved."""
     total = Owned()
-    with click.progressbar(length=expected.responses, label="responses", file=sys.stderr) as bar:
+    hidden = not sys.stderr.isatty()
+    with click.progressbar(length=expected.responses, label="responses", file=sys.stderr, hidden=hidden) as bar:
         for moved in change.apply():
             total += moved
             bar.update(moved.responses)

@@ -33,6 +33,9 @@ _EXIT_NO_ANSWER = 1
 _TIMEOUT_SECONDS = 10.0
 _ERRORS_SHOWN = 10
 _BAR_WIDTH = 20
+# What the tables of limits and errors take with all their columns. A narrower terminal gets fewer limits' columns and
+# two lines for an error, so that neither breaches nor request ids are cut off.
+_WIDE = 118
 
 
 @click.command("status")
@@ -77,7 +80,8 @@ def command(
     if as_json:
         click.echo(body.decode())
     else:
-        Console(highlight=False).print(render(status))
+        console = Console(highlight=False)
+        console.print(render(status, console.width))
 
 
 def _configured_url(config: Path | None, overrides: Sequence[str]) -> str:
@@ -112,23 +116,25 @@ def _watch(url: str, interval: float) -> None:
     with Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
         try:
             while True:
-                live.update(_look(url), refresh=True)
+                live.update(_look(url, console.width), refresh=True)
                 time.sleep(interval)
         except KeyboardInterrupt:
             return
 
 
-def _look(url: str) -> RenderableType:
+def _look(url: str, width: int) -> RenderableType:
     try:
-        return render(_read(url)[1])
+        return render(_read(url)[1], width)
     except NoAnswer as error:
         return Text(f"{url}: {error}", style="red")
 
 
-def render(status: Status) -> RenderableType:
-    """Return a status as it is shown at a terminal."""
+def render(status: Status, width: int) -> RenderableType:
+    """Return a status as it is shown at a terminal of so many columns."""
+    wide = width >= _WIDE
     tables = (
-        part(status) for part in (_uses, _latencies, _limits, _outcomes, _rejections, _tokens, _principals, _errors)
+        *(_uses(status), _latencies(status), _limits(status, wide=wide)),
+        *(_outcomes(status), _rejections(status), _tokens(status), _principals(status), _errors(status, wide=wide)),
     )
     return Group(*_head(status), *(Padding(table, (1, 0, 0, 0)) for table in tables if table.row_count))
 
@@ -169,12 +175,14 @@ def _latencies(status: Status) -> Table:
     return table
 
 
-def _limits(status: Status) -> Table:
-    table = _table("limits", "count", "p50", "p99", "largest", "limit", "used", "breaches")
+def _limits(status: Status, *, wide: bool) -> Table:
+    seen = slice(None) if wide else slice(-1, None)
+    table = _table("limits", *("count", "p50", "p99", "largest")[seen], "limit", "used", "breaches")
     for limit in status.limits:
         used = NOTHING if limit.seen.max is None else show_share(limit.seen.max, limit.limit)
         breaches = Text(show_count(limit.breaches), style="red" if limit.breaches else "")
-        table.add_row(limit.key, *show_distribution(limit.seen, show_bytes), show_bytes(limit.limit), used, breaches)
+        sizes = show_distribution(limit.seen, show_bytes)[seen]
+        table.add_row(limit.key, *sizes, show_bytes(limit.limit), used, breaches)
     return table
 
 
@@ -206,11 +214,14 @@ def _principals(status: Status) -> Table:
     return table
 
 
-def _errors(status: Status) -> Table:
-    table = Table("last errors (UTC)", "where", "status", "code", "request", box=None, header_style="bold")
+def _errors(status: Status, *, wide: bool) -> Table:
+    last = ("code", "request") if wide else ("code, request",)
+    table = Table("last errors (UTC)", "where", "status", *last, box=None, header_style="bold")
+    table.columns[-1].no_wrap = True
     for error in status.last_errors[:_ERRORS_SHOWN]:
-        words = (show_time(error.time), error.route, str(error.status), error.code, error.request_id)
-        table.add_row(*map(make_printable, words))
+        found = tuple(map(make_printable, (error.code, error.request_id)))
+        words = map(make_printable, (show_time(error.time), error.route, str(error.status)))
+        table.add_row(*words, *(found if wide else ("\n".join(found),)))
     return table
 
 

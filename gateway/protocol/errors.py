@@ -250,7 +250,7 @@ class ResourceLimitExceeded(GatewayError):
     should_retry = False
 
     def __init__(self, resource: str, limit: int, message: str | None = None) -> None:
-        super().__init__(message or f"The response exceeds {resource} ({limit} bytes).")
+        super().__init__(message or f"The response exceeds [responses] {resource} ({limit} bytes).")
         self.resource = resource
         self.limit = limit
 

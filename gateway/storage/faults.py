@@ -10,7 +10,7 @@ from gateway.protocol.errors import StorageUnavailable
 
 _UNREACHABLE = "The database cannot be reached or lets nobody in."
 _MAX_REASON_CHARS = 1000
-UNMIGRATED = "The database has no tables of this gateway yet; run `gateway db upgrade`."
+UNMIGRATED = "The database has no tables of this gateway yet; run `gateway db upgrade` with the same configuration."
 
 _SQLITE = {
     "SQLITE_BUSY": "The database is locked by another process.",

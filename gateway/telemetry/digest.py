@@ -40,7 +40,7 @@ def list_lanes(lanes: Lanes) -> tuple[UseRow, ...]:
         UseRow("connections", lanes.connections, show_count),
         UseRow("creates running", lanes.running, show_count),
         UseRow("creates waiting", lanes.waiting, show_count),
-        UseRow("bytes of both", lanes.outstanding_bytes, show_bytes),
+        UseRow("bytes of creates", lanes.outstanding_bytes, show_bytes),
         UseRow("histories in memory", lanes.session_bytes, show_bytes),
     )
 

@@ -111,7 +111,7 @@ class HttpUpstream:
             interval=settings.health_interval,
             now=now,
             name=name,
-            on_healthy=self._breaker.note_healthy,
+            on_healthy=self._note_healthy,
         )
         metrics.watch(metrics.upstream_healthy, lambda: self._monitor.health.healthy, name)
         self._models = ModelList(self._control, fresh_seconds=settings.models_cache, now=now, secret=settings.api_key)
@@ -326,6 +326,11 @@ class HttpUpstream:
             buffer_bytes=settings.read_slice_bytes,
             max_header_bytes=settings.max_header_bytes,
         )
+
+    def _note_healthy(self) -> None:
+        self._breaker.note_healthy()
+        # So that what is counted by model has its name from the first response on.
+        self._models.prime()
 
     def _log_breaker(self, state: State) -> None:
         level = logging.WARNING if state is State.OPEN else logging.INFO

@@ -60,14 +60,22 @@ class ModelList:
         """Tell whether the list has the model; if it has not, it is asked for again, but not all the time."""
         if model in self._ids:
             return True
-        if asyncio.get_running_loop().time() >= self._quiet_until:
-            self._refresh()
+        self._ask_quietly()
         return False
+
+    def prime(self) -> None:
+        """Ask for the list while there is none, but not all the time; nobody waits for it."""
+        if not self._ids:
+            self._ask_quietly()
 
     async def close(self) -> None:
         """Stop asking."""
         if self._flight is not None:
             await end_task(self._flight)
+
+    def _ask_quietly(self) -> None:
+        if asyncio.get_running_loop().time() >= self._quiet_until:
+            self._refresh()
 
     def _refresh(self) -> asyncio.Task[None] | None:
         """Return what fetches the list; None while it is fresh."""

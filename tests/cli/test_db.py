@@ -62,7 +62,9 @@ def test_goes_up_and_down(url):
     assert outcome("current", "--database", url) == (0, "none")
     code, text = outcome("check", "--database", url)
     assert code == 1
-    assert text == "error: The database has no tables of this gateway yet; run `gateway db upgrade`."
+    assert text == (
+        "error: The database has no tables of this gateway yet; run `gateway db upgrade` with the same configuration."
+    )
 
 
 def test_asks_before_it_deletes(url):

@@ -49,6 +49,14 @@ def test_what_a_person_looks_for_is_there(listener):
     assert told[0].startswith("Responses Gateway 0.1.0 up 1 d 1 h auth none process 7")
 
 
+def test_a_narrow_terminal_cuts_off_neither_breaches_nor_request_ids(listener, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    told = lines(run("--url", listener.url))
+    assert "limits largest limit used breaches" in told
+    assert "responses.max_retained_bytes 1016 KiB 1 MiB 99 % 2" in told
+    assert sum("req_00000000000000000000000000000000" in line for line in told) == 1
+
+
 def test_troubles_are_told_and_cannot_steer_the_terminal(listener):
     server = structs.replace(STATUS.upstreams[0], healthy=False, detail="gone\x1b[2J [red]x[/red]")
     listener.answers["/status.json"] = (200, msgspec.json.encode(structs.replace(STATUS, upstreams=(server,))))

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from cli.listener import listen
 from harness.engine import Answer, frame, message, says
 from harness.upstream import Reply, Request, Upstream
 from http_caller import HttpCaller, NoModel, find_model
@@ -166,11 +167,26 @@ def test_the_first_model_is_found(server: Upstream) -> None:
     assert find_model(server.url, "sk-test") == "scripted"
 
 
-def test_a_target_without_models() -> None:
+def test_a_target_that_does_not_answer() -> None:
     with Upstream() as server:
         url = server.url
-    with pytest.raises(NoModel, match=rf"{url}/v1/models names no model .* name one by request\.model"):
+    with pytest.raises(NoModel, match=f"{url} does not answer: .*refused"):
         find_model(url, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (401, b"{}", r"/v1/models was answered with 401; give it a key by LOAD_API_KEY"),
+        (404, b"{}", r"/v1/models was answered with 404; name one by request\.model"),
+        (200, b'{"data": []}', r"/v1/models names no model .* name one by request\.model"),
+    ],
+)
+def test_a_target_that_names_no_model(status: int, body: bytes, told: str) -> None:
+    with listen() as listener:
+        listener.answers = {"/v1/models": (status, body)}
+        with pytest.raises(NoModel, match=told):
+            find_model(listener.url, None)
 
 
 def test_nobody_listens() -> None:

@@ -157,7 +157,7 @@ def test_capacity_ends_at_the_step_that_misses_the_objectives(tmp_path: Path, ga
         (["--set", "run.user=3"], "error: --set: unknown key run.user (did you mean users?)"),
         (["--set", "run.shape=manual"], "error: run.shape: manual is for Locust alone"),
         (["--target", "127.0.0.1:9000"], "expected http://HOST:PORT without a path"),
-        (["--target", "http://127.0.0.1:1"], "error: http://127.0.0.1:1/v1/models names no model"),
+        (["--target", "http://127.0.0.1:1"], "error: http://127.0.0.1:1 does not answer: [Errno 111]"),
         (["--target", "http://me:secret@127.0.0.1:9000"], "credentials do not belong into it"),
     ],
 )

@@ -293,7 +293,7 @@ def test_a_breached_limit_is_named_in_the_response():
     client.fail(ResourceLimitExceeded("max_retained_bytes", 9))
     assert client.told[-1]["response"]["error"] == {
         "code": "response_resource_limit_exceeded",
-        "message": "The response exceeds max_retained_bytes (9 bytes).",
+        "message": "The response exceeds [responses] max_retained_bytes (9 bytes).",
         "param": None,
         "resource": "max_retained_bytes",
         "limit": 9,

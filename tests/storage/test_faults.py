@@ -19,7 +19,10 @@ def refused(state, text="secret text"):
         ("53200", "The database lacks resources."),
         ("57014", "The database did not answer within statement_timeout_seconds."),
         ("57P03", "The database is shutting down or starting."),
-        ("42P01", "The database has no tables of this gateway yet; run `gateway db upgrade`."),
+        (
+            "42P01",
+            "The database has no tables of this gateway yet; run `gateway db upgrade` with the same configuration.",
+        ),
         ("XX000", "The database reports an error (SQLSTATE XX000)."),
         (None, "The database cannot be reached or lets nobody in."),
     ],

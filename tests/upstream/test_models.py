@@ -120,3 +120,11 @@ async def test_a_list_that_cannot_be_read_is_not_asked_for_all_the_time(models_s
         assert not upstream.serves("m")
         await asyncio.sleep(0)
     assert len(server.requests) == asked
+
+
+async def test_the_list_is_read_before_anybody_asks(simulator, connect):
+    upstream = await connect(simulator.url)
+    await upstream.probe()
+    async with asyncio.timeout(5):
+        while "sim" not in upstream._models._ids:
+            await asyncio.sleep(0.01)
