@@ -89,17 +89,13 @@ def build_parts(
         StartError: a part cannot be built as it is configured.
     """
     metrics = metrics or Metrics()
-    try:
-        store = store or build_store(config.storage, metrics)
-        tracing = tracing or Tracing.from_environment(os.environ, metrics.count_spans)
-    except (StorageNotReady, TracingError) as error:
-        raise StartError(str(error)) from error
-    reconfigure: list[Callable[[GatewayConfig], None]] = []
+    store = store or _build_store(config, metrics)
+    tracing = tracing or _build_tracing(metrics)
+    reconfigure: list[Callable[[GatewayConfig], None]] = [partial(show_limits, metrics)]
     if upstreams is None:
         upstreams = servers = build_upstreams(config, metrics)
         reconfigure.append(lambda changed: reconfigure_upstreams(servers, changed))
     show_limits(metrics, config)
-    reconfigure.append(partial(show_limits, metrics))
     clock = clock or SystemClock()
     ids = ids or UuidIds()
     if engine is None:
@@ -131,3 +127,17 @@ def build_parts(
         ids=ids,
         reconfigure=reconfigure,
     )
+
+
+def _build_store(config: GatewayConfig, metrics: Metrics) -> Store:
+    try:
+        return build_store(config.storage, metrics)
+    except StorageNotReady as error:
+        raise StartError(str(error)) from error
+
+
+def _build_tracing(metrics: Metrics) -> Tracing:
+    try:
+        return Tracing.from_environment(os.environ, metrics.count_spans)
+    except TracingError as error:
+        raise StartError(str(error)) from error

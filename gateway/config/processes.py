@@ -7,9 +7,12 @@ from gateway.config.tree import Leaf, format_path, gateway_tree, walk
 
 
 def list_per_process(config: GatewayConfig) -> Iterator[str]:
-    """Yield the dotted path of every bound that holds for each process, and not for all of them together."""
-    for path, node, _ in walk(gateway_tree(), config):
-        if isinstance(node, Leaf) and node.extra.get("per_process"):
+    """Yield the dotted path of every bound that holds for each process, and not for all of them together.
+
+    One that is 0 bounds nothing.
+    """
+    for path, node, value in walk(gateway_tree(), config):
+        if isinstance(node, Leaf) and node.extra.get("per_process") and value:
             yield format_path(path)
 
 

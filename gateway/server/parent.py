@@ -1,7 +1,6 @@
 """Several worker processes on one socket, and the parent that looks after them."""
 
 import asyncio
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
@@ -30,7 +29,7 @@ from gateway.server.serving import choose_loop
 from gateway.server.signals import owned_signals
 from gateway.server.supervisor import Supervisor, WorkerFailed
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.sharing import SharedMetrics, forget_gauges, share_metrics
+from gateway.telemetry.sharing import SharedMetrics, forget_gauges, share_metrics, shared_folder
 from gateway.transport.admin import build_admin_app
 from gateway.transport.hosts import HostPolicy
 
@@ -65,14 +64,14 @@ def supervise(
         workers could not be started any more.
     """
     try:
-        with closing(bind_listeners(config)) as listeners, tempfile.TemporaryDirectory(prefix="gateway-") as folder:
-            share_metrics(Path(folder), _OWN_NUMBER)
+        with closing(bind_listeners(config)) as listeners, shared_folder() as folder:
+            share_metrics(folder, _OWN_NUMBER)
             task = Task(
                 version=__version__,
                 number=0,
                 control=-1,
                 listener=-1,
-                folder=folder,
+                folder=str(folder),
                 config=msgspec.Raw(),
                 file=str(file) if file else None,
                 overrides=overrides,

@@ -1,14 +1,47 @@
 """Metrics of several processes, kept in files of one folder, so that one of them can show the sum."""
 
+import fcntl
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, values
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric as PrometheusFamily
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+_PREFIX: Final = "gateway-metrics-"
+_LOCK: Final = "lock"
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """Make a folder for the metrics of several processes, and remove it in the end.
+
+    One that is left of processes that were killed is removed first. Every process that shares a folder holds its lock
+    for as long as it lives, so that it is known whether there is one.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        _remove_abandoned(left)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+        yield Path(folder)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    # What lacks a lock is just being made, or nobody's of ours; and in a folder for everybody, names prove nothing.
+    with suppress(OSError):
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if folder.lstat().st_uid == os.getuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+        finally:
+            os.close(lock)
 
 
 def share_metrics(folder: Path, number: int) -> None:
@@ -21,6 +54,8 @@ def share_metrics(folder: Path, number: int) -> None:
         folder: the same for all.
         number: tells apart those that run at the same time.
     """
+    # Held until the process ends, however it does.
+    fcntl.flock(os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.LOCK_SH)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
 

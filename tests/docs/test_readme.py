@@ -29,6 +29,7 @@ KNOWN_PROGRAMS = {
     "python3",
     "pip",
     "systemctl",
+    "systemd-run",
     "mv",
     "rm",
     "pg_dump",

@@ -1,3 +1,4 @@
+import fcntl
 import os
 
 import pytest
@@ -7,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.telemetry import names
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import Metric
-from gateway.telemetry.sharing import SharedMetrics, forget_gauges, share_metrics
+from gateway.telemetry.sharing import SharedMetrics, forget_gauges, share_metrics, shared_folder
 
 METRICS = [value for value in vars(names).values() if isinstance(value, Metric)]
 
@@ -107,3 +108,28 @@ def test_processes_are_told_apart_by_a_label(tmp_path):
         {"worker": "1"},
     ]
     assert shown["process_cpu_seconds"].type == "counter"
+
+
+def test_what_killed_processes_left_is_removed_at_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    used, left = tmp_path / "gateway-metrics-used", tmp_path / "gateway-metrics-left"
+    being_made, elsewhere = tmp_path / "gateway-metrics-new", tmp_path / "other"
+    for folder in (used, left, being_made, elsewhere):
+        folder.mkdir()
+    for folder in (used, left, elsewhere):
+        (folder / "lock").touch()
+    (left / "counter_1.db").touch()
+    (tmp_path / "gateway-metrics-link").symlink_to(elsewhere)
+    with (used / "lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        with shared_folder() as made:
+            assert made.is_dir()
+            assert set(tmp_path.iterdir()) - {made, tmp_path / "gateway-metrics-link"} == {used, being_made, elsewhere}
+            assert (elsewhere / "lock").exists()
+    assert not made.exists()
+
+
+def test_who_shares_a_folder_holds_its_lock(start, tmp_path):
+    start(1)
+    with (tmp_path / "lock").open() as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,11 @@ class LimitsConfig(Section, frozen=True, kw_only=True):
 
     max_concurrent_per_principal: Annotated[
         CountOrZero,
-        doc("Responses one principal may have in the making at once; further ones get 429. 0 for no limit.", live=True),
+        doc(
+            "Responses one principal may have in the making at once; further ones get 429. 0 for no limit.",
+            live=True,
+            per_process=True,
+        ),
     ] = 0
     requests_per_minute_per_principal: Annotated[
         CountOrZero,
@@ -23,10 +27,11 @@ class LimitsConfig(Section, frozen=True, kw_only=True):
             "Creates of one principal in a minute, in one burst or evenly; further ones get 429 and are told when to "
             "come back. 0 for no limit.",
             live=True,
+            per_process=True,
         ),
     ] = 0
     requests_per_minute: Annotated[
-        CountOrZero, doc("The same for all principals together. 0 for no limit.", live=True)
+        CountOrZero, doc("The same for all principals together. 0 for no limit.", live=True, per_process=True)
     ] = 0
     max_principals: Annotated[
         Count,

@@ -62,7 +62,10 @@ class OidcConfig(Section, frozen=True, kw_only=True):
     max_token_bytes: Annotated[Size, doc("Largest token; a larger one is refused unread.")] = 16 * KIB
     remembered_tokens: Annotated[
         CountOrZero,
-        doc("Checked tokens that are remembered until they expire, so that a signature is checked once."),
+        doc(
+            "Checked tokens that are remembered until they expire, so that a signature is checked once.",
+            per_process=True,
+        ),
     ] = 10_000
     ca_file: Annotated[
         FilePath | None,
