@@ -101,8 +101,9 @@ class OutboundQueue(Generic[Batch]):
         self._closed = True
         # Nor is the queue kept alive by what it wrote to.
         self._write = _refuse
-        self._note(-len(self._waiting), -self._bytes)
-        self._waiting.clear()
+        if self._waiting:
+            self._note(-len(self._waiting), -self._bytes)
+            self._waiting.clear()
         _wake_all(self._drained)
         _wake_all(self._producers)
 

@@ -211,7 +211,7 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Hand the request to the app."""
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
         if size > self._settings.max_header_bytes:
             raise self._head_too_large()
         if self.parser.should_upgrade() and not self._should_upgrade():

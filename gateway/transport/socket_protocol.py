@@ -324,9 +324,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def _pace_reading(self) -> None:
         """Read, unless too much waits for the app, or a rest of what has arrived for its turn."""
         is_full = self._waiting_bytes > self._settings.max_message_bytes and not self.close_sent
-        if self.conn.has_rest and not is_full and self._next_slice is None:
+        has_rest = self.conn.has_rest
+        if has_rest and not is_full and self._next_slice is None:
             self._next_slice = self.loop.call_soon(self._read_rest)
-        pauses = is_full or self.conn.has_rest
+        pauses = is_full or has_rest
         if pauses != self.read_paused:
             self.read_paused = pauses
             if pauses:

@@ -67,13 +67,15 @@ class EventStream:
     async def put(self, batch: list[EncodedEvent]) -> None:
         """Send a batch, after the head if it is the first; waits while the queue is full."""
         if not self.opened:
-            await self._open()
+            await self._send_head()
+            self._silence = self._loop.call_later(self._keepalive, self._look)
         await self.queue.put(_join(batch))
 
     async def end(self, batch: list[EncodedEvent]) -> None:
         """Send the last batch and `[DONE]`; returns when all of it has been handed to the connection."""
         if not self.opened:
-            await self._open()
+            # All of it leaves at once, so there is no silence to fill.
+            await self._send_head()
         await self.queue.drained()
         self._ending = True
         await self.queue.put(_join(batch) + DONE)
@@ -86,7 +88,7 @@ class EventStream:
             self._silence.cancel()
             self._silence = None
 
-    async def _open(self) -> None:
+    async def _send_head(self) -> None:
         start: HTTPResponseStartEvent = {
             "type": "http.response.start",
             "status": 200,
@@ -94,7 +96,6 @@ class EventStream:
         }
         await self._send(start)
         self.opened = True
-        self._silence = self._loop.call_later(self._keepalive, self._look)
 
     def _write(self, body: bytes) -> bool:
         self._quiet_since = self._loop.time()
