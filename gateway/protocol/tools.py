@@ -88,6 +88,8 @@ def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int) -> To
     Raises:
         InvalidRequest: a malformed tool or choice, or a choice that requires a tool that is not offered.
     """
+    if not tools and choice in (None, "auto", "none"):
+        return Toolset(upstream=[], choice=None, carriage=Carriage(), unsupported=(), echo=[])
     given = tools or []
     count = len(given) + sum(map(_count_members, given))
     if count > max_tools:

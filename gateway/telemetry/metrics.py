@@ -33,7 +33,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._deferred: list[tuple[Callable[[float], None], float]] = []
+        self._deferred: defaultdict[Callable[[float], None], list[float]] = defaultdict(list)
+        self._waiting = 0
         self._watched: dict[Gauge, Callable[[], float]] = {}
         self.registry.register(_BeforeAll(self.refresh))
         ProcessCollector(registry=self.registry)
@@ -149,8 +150,9 @@ class Metrics:
             bump: `inc` or `observe` of a family without labels, or of a child.
             amount: what to bump it by.
         """
-        self._deferred.append((bump, amount))
-        if len(self._deferred) >= _DEFERRED_TOGETHER:
+        self._deferred[bump].append(amount)
+        self._waiting += 1
+        if self._waiting >= _DEFERRED_TOGETHER:
             self._settle()
 
     def note_failure(self, route: str, status: int, code: str, bound: str | None) -> None:
@@ -213,11 +215,8 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _settle(self) -> None:
-        deferred, self._deferred = self._deferred, []
-        together: defaultdict[Callable[[float], None], list[float]] = defaultdict(list)
-        for bump, amount in deferred:
-            together[bump].append(amount)
-        for bump, amounts in together.items():
+        deferred, self._deferred, self._waiting = self._deferred, defaultdict(list), 0
+        for bump, amounts in deferred.items():
             family = getattr(bump, "__self__", None)
             if isinstance(family, Histogram):
                 family.observe_all(amounts)
