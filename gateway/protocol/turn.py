@@ -208,11 +208,8 @@ class Turn:
             raise UpstreamError(event.message, code=event.code)
 
     def _hand_over(self) -> list[Event]:
-        out = self._owed
-        if out:
-            self._owed = []
-            self._number(out)
-        return out
+        out, self._owed = self._owed, []
+        return self._number(out)
 
     def _end_round(self, round_: Round, event: up.Ended) -> None:
         snapshot = event.response or up.Snapshot()
