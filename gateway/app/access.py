@@ -44,8 +44,7 @@ def build_key_book(config: GatewayConfig) -> KeyBook:
         auto_migrate=storage.auto_migrate,
         sqlite_synchronous=storage.sqlite_synchronous,
         busy_timeout_seconds=storage.busy_timeout_seconds,
-        # A request may wait for the answer, as one does for a probe.
-        statement_timeout_seconds=storage.probe_timeout_seconds,
+        statement_timeout_seconds=auth.keys_timeout_seconds,
     )
     return KeyTable(settings, max_keys=auth.keys_max)
 
@@ -70,6 +69,7 @@ def _build_key_ring(config: GatewayConfig, clock: Clock, metrics: Metrics) -> Ke
         book,
         revalidate_seconds=auth.keys_revalidate_seconds,
         max_stale_seconds=auth.keys_max_stale_seconds,
+        timeout_seconds=auth.keys_timeout_seconds,
         clock=clock,
         metrics=metrics,
     )

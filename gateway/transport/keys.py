@@ -44,6 +44,7 @@ class KeyRing:
         book: where the keys are kept.
         revalidate_seconds: how late a change may be noticed.
         max_stale_seconds: how long the keys go on when they cannot be looked at any more.
+        timeout_seconds: how long a look is waited for.
         clock: tells whether a key has expired.
         metrics: what is counted.
     """
@@ -54,17 +55,20 @@ class KeyRing:
         *,
         revalidate_seconds: float,
         max_stale_seconds: float,
+        timeout_seconds: float,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._book = book
         self._interval = revalidate_seconds / 2
         self._max_stale_seconds = max_stale_seconds
+        self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._metrics = metrics
         self._keys: Mapping[str, ApiKey] = {}
         self._known: dict[str, _Known] = {}
-        self._read_at = self._tried_at = -inf
+        self._read_at = self._tried_at = self._looked_at = -inf
+        self._looking: asyncio.Task[Mapping[str, ApiKey]] | None = None
         self._failing = False
         self._lock = asyncio.Lock()
         self._wanted = asyncio.Event()
@@ -119,6 +123,9 @@ class KeyRing:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         await asyncio.to_thread(self._book.close)
 
     def _match(self, credential: bytes) -> Identity | None:
@@ -151,9 +158,9 @@ class KeyRing:
 
     async def _read(self) -> None:
         """Learn the keys anew; a fault leaves those that are known."""
-        began = self._tried_at = self._clock.monotonic()
+        self._tried_at = self._clock.monotonic()
         try:
-            keys = await asyncio.to_thread(self._book.read)
+            keys = await self._look()
         except KeysUnreadable as error:
             self._metrics.api_key_reads_total.labels("failed").inc()
             if not self._failing:
@@ -165,9 +172,20 @@ class KeyRing:
             _logger.info("the keys of callers can be read again")
         self._failing = False
         self._metrics.api_key_reads_total.labels("read").inc()
-        self._read_at = began
+        self._read_at = self._looked_at
         if keys is not self._keys:
             self._learn(keys)
+
+    async def _look(self) -> Mapping[str, ApiKey]:
+        """Return what the book holds. A look that takes too long goes on, and nobody begins another beside it."""
+        if self._looking is None:
+            self._looked_at = self._clock.monotonic()
+            self._looking = asyncio.create_task(asyncio.to_thread(self._book.read), name="keys-look")
+        looking = self._looking
+        if not (await asyncio.wait({looking}, timeout=self._timeout_seconds))[0]:
+            raise KeysUnreadable(f"no answer within {self._timeout_seconds:g} seconds ([auth] keys_timeout_seconds).")
+        self._looking = None
+        return looking.result()
 
     def _learn(self, keys: Mapping[str, ApiKey]) -> None:
         added = sorted(keys.keys() - self._keys.keys())

@@ -64,7 +64,14 @@ def measure_reading(book):
 
 
 async def measure_requests(book):
-    ring = KeyRing(book, revalidate_seconds=3600, max_stale_seconds=3600, clock=SystemClock(), metrics=Metrics())
+    ring = KeyRing(
+        book,
+        revalidate_seconds=3600,
+        max_stale_seconds=3600,
+        timeout_seconds=10,
+        clock=SystemClock(),
+        metrics=Metrics(),
+    )
     await ring.start()
     known = f"Bearer {write_key('000000000007', (7).to_bytes(32))}".encode()
     unknown = f"Bearer {write_key('stranger0000', bytes(32))}".encode()

@@ -59,13 +59,18 @@ class Book:
 
 
 class Bench:
-    def __init__(self, *keys):
+    def __init__(self, *keys, timeout=10):
         self.book = Book(*keys)
         self.clock = Clock()
         self.metrics = Metrics()
         # The ring looks by itself only when it is asked to.
         self.ring = KeyRing(
-            self.book, revalidate_seconds=3600, max_stale_seconds=60, clock=self.clock, metrics=self.metrics
+            self.book,
+            revalidate_seconds=3600,
+            max_stale_seconds=60,
+            timeout_seconds=timeout,
+            clock=self.clock,
+            metrics=self.metrics,
         )
 
     def reads(self, outcome):
@@ -87,8 +92,8 @@ class Bench:
 async def make_bench():
     benches = []
 
-    async def make(*keys):
-        bench = Bench(*keys)
+    async def make(*keys, **bounds):
+        bench = Bench(*keys, **bounds)
         benches.append(bench)
         await bench.ring.start()
         return bench
@@ -164,7 +169,9 @@ async def test_a_reload_has_it_look_and_a_revocation_takes_effect(make_bench, ca
 async def test_it_looks_by_itself():
     book = Book(make_key())
     metrics = Metrics()
-    ring = KeyRing(book, revalidate_seconds=0.01, max_stale_seconds=60, clock=Clock(), metrics=metrics)
+    ring = KeyRing(
+        book, revalidate_seconds=0.01, max_stale_seconds=60, timeout_seconds=10, clock=Clock(), metrics=metrics
+    )
     await ring.start()
     assert ring.recall(bearer())
     book.keys.clear()
@@ -247,3 +254,37 @@ async def test_a_fault_does_not_end_the_looking(make_bench, caplog):
     bench.ring.refresh()
     await bench.looked(2)
     assert not bench.ring.recall(bearer())
+
+
+async def test_a_look_that_hangs_is_not_waited_for_without_end(make_bench, caplog):
+    bench = await make_bench(make_key(), timeout=0.01)
+    bench.book.open.clear()
+    bench.book.keys["bob000000001"] = make_key(OTHER, "bob")
+    bench.clock.seconds += 2
+    await bench.refused(bearer(OTHER))
+    assert bench.ring.recall(bearer()).principal == "ada"
+    assert "no answer within 0.01 seconds ([auth] keys_timeout_seconds)" in caplog.text
+    bench.clock.seconds += 100
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await bench.ring.authenticate(bearer())
+        bench.clock.seconds += 2
+    # Those that came later waited for the look that had begun.
+    assert (bench.book.reads, bench.reads("failed")) == (2, 4)
+    bench.book.open.set()
+    await asyncio.wait({bench.ring._looking})
+    # It tells what was so when it began, which is too long ago.
+    with pytest.raises(Unavailable):
+        await bench.ring.authenticate(bearer())
+    bench.clock.seconds += 2
+    assert (await bench.ring.authenticate(bearer(OTHER))).principal == "bob"
+    assert bench.book.reads == 3
+
+
+async def test_the_end_waits_for_no_look(make_bench):
+    bench = await make_bench(timeout=0.01)
+    bench.book.open.clear()
+    bench.clock.seconds += 2
+    await bench.refused(bearer())
+    await bench.ring.close()
+    bench.book.open.set()

@@ -41,6 +41,14 @@ class AuthConfig(Section, frozen=True, kw_only=True):
             le=30 * 86_400,
         ),
     ] = 300.0
+    keys_timeout_seconds: Annotated[
+        Duration,
+        doc(
+            "How long a look at the keys may take; a request with a key that is not known, or no longer, may wait for "
+            "it.",
+            le=3600,
+        ),
+    ] = 5.0
     trusted_principal_header: Annotated[
         HeaderName | None,
         doc(
