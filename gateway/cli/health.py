@@ -53,7 +53,7 @@ def command(
     target = url or _configured_url(config, overrides)
     path = "/readyz" if ready else "/livez"
     try:
-        answer = ask(target, path, timeout, _choose_tls(ca_file, check=url is not None and not insecure))
+        answer = ask(target, path, timeout, _choose_tls(target, ca_file, check=url is not None and not insecure))
     except NoAnswer as error:
         print_error(f"{target}{path}: {error}")
         context.exit(_EXIT_UNHEALTHY)
@@ -70,7 +70,9 @@ def _configured_url(config: Path | None, overrides: Sequence[str]) -> str:
     return local_url(server.host, server.port, "http" if server.tls_cert_file is None else "https")
 
 
-def _choose_tls(ca_file: str | None, *, check: bool) -> ssl.SSLContext:
+def _choose_tls(target: str, ca_file: str | None, *, check: bool) -> ssl.SSLContext | None:
+    if not target.startswith("https:"):
+        return None
     try:
         context = trust_file(ca_file) if ca_file else ssl.create_default_context()
     except CertificateFileError as error:

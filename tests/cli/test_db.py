@@ -303,3 +303,15 @@ def test_what_is_done_to_the_database_is_audited(path, tmp_path):
     ]
     assert (lines[2]["removed_responses"], lines[2]["removed_items"]) == (0, 0)
     assert {line["object"] for line in lines} == {f"sqlite:///{path}"}
+
+
+def test_a_copy_is_made_of_sqlite_alone_and_over_nothing(path, tmp_path):
+    run("upgrade", "--database", f"sqlite:///{path}")
+    taken = tmp_path / "taken"
+    taken.touch()
+    code, text = outcome("backup", "--database", f"sqlite:///{path}", str(taken))
+    assert (code, text) == (1, f"error: {taken} cannot be made: File exists.")
+    refused = run("backup", "--database", "postgresql://u:s3cret@h/d", str(tmp_path / "copy"))
+    assert refused.exit_code == 2
+    assert "pg_dump" in refused.stderr
+    assert "s3cret" not in refused.output
