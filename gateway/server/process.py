@@ -4,7 +4,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing, nullcontext
 
 from litestar.types import ASGIApp
 
@@ -15,7 +15,7 @@ from gateway.config.findings import NO_ORIGINS
 from gateway.config.schema import GatewayConfig
 from gateway.reload import Reloader
 from gateway.server.draining import GatewayServer
-from gateway.server.exits import EXIT_DONE, EXIT_FAILED
+from gateway.server.exits import EXIT_DONE, EXIT_FAILED, bounded_end
 from gateway.server.listeners import Listeners, bind_listeners, show_bound
 from gateway.server.serving import LeavingServer, choose_loop
 from gateway.server.signals import owned_signals
@@ -85,8 +85,8 @@ def run_loop(
     Raises:
         StartError: the start failed.
     """
-    with asyncio.Runner(loop_factory=choose_loop()) as runner:
-        runner.run(_run(server, reloader, listeners, wait_upstream, report, beside or nullcontext()))
+    with ExitStack() as end, asyncio.Runner(loop_factory=choose_loop()) as runner:
+        runner.run(_run(server, reloader, listeners, wait_upstream, report, beside or nullcontext(), end))
     return EXIT_FAILED if server.forced else EXIT_DONE
 
 
@@ -97,16 +97,20 @@ async def _run(
     wait_upstream: float | None,
     report: Callable[[str], None],
     beside: AbstractAsyncContextManager[None],
+    end: ExitStack,
 ) -> None:
     gateway = server.gateway
     with owned_signals(server.stop, reloader.request):
         async with beside, gateway.lifespan(), reloader.running():
-            if wait_upstream is not None:
-                await _wait_for_upstream(server, gateway, wait_upstream, report)
-            if server.should_exit:
-                return
-            async with serve_admin(gateway.admin, lambda: gateway.config, listeners.admin):
-                await server.serve(sockets=[listeners.public])
+            try:
+                if wait_upstream is not None:
+                    await _wait_for_upstream(server, gateway, wait_upstream, report)
+                if server.should_exit:
+                    return
+                async with serve_admin(gateway.admin, lambda: gateway.config, listeners.admin):
+                    await server.serve(sockets=[listeners.public])
+            finally:
+                end.enter_context(bounded_end(server.settings.end_seconds))
 
 
 @asynccontextmanager

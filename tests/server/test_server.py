@@ -150,6 +150,14 @@ async def test_an_idle_gateway_exits_with_0(launch, number):
     assert "Traceback" not in errors
 
 
+async def test_a_database_that_does_not_answer_cannot_hold_up_the_end_for_ever(launch):
+    running = await launch(holds_end=True, server={"port": 0, "end_seconds": 0.2})
+    running.signal(signal.SIGTERM)
+    code, errors = await running.end()
+    assert code == 1
+    assert any("longer than 0.2 seconds ([server] end_seconds)" in message for message in messages(errors))
+
+
 async def test_a_drain_lets_streams_finish_and_refuses_new_ones(launch):
     running = await launch()
     async with running.stream(chunks=15, interval=0.1) as lines:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import threading
 from contextlib import suppress
 from urllib.parse import parse_qs
 
@@ -118,10 +119,16 @@ class ToyUpstream:
         pass
 
 
+async def hold():
+    """Wait as for a database that does not answer: in a thread, which nobody can cancel."""
+    await asyncio.to_thread(threading.Event().wait)
+
+
 def main():
     options = json.loads(sys.argv[1])
     database = options.pop("database", None)
     probes = options.pop("probes", 0)
+    holds_end = options.pop("holds_end", False)
     wait_upstream = options.pop("wait_upstream", None)
     sections = {"server": {"port": 0}, "admin": {"bind": "127.0.0.1:0"}, **options}
     config = msgspec.convert(sections, GatewayConfig)
@@ -143,6 +150,8 @@ def main():
             engine=engine,
             endpoint=engine.serve,
         )
+        if holds_end:
+            parts.store.close = hold
         return Gateway(parts)
 
     sys.exit(

@@ -109,6 +109,14 @@ class ServerConfig(Section, frozen=True, kw_only=True):
         DurationOrZero,
         doc("How long clients may take their last bytes when the gateway stops, at the least.", live=True),
     ] = 2.0
+    end_seconds: Annotated[
+        Duration,
+        doc(
+            "How long the process may take for its end when its connections are closed: what waits is written to the "
+            "database and traces are sent. After that it ends without, with code 1.",
+            live=True,
+        ),
+    ] = 30.0
     max_connections: Annotated[
         Count,
         doc(
