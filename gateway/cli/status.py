@@ -217,6 +217,7 @@ def _principals(status: Status) -> Table:
 def _errors(status: Status, *, wide: bool) -> Table:
     last = ("code", "request") if wide else ("code, request",)
     table = Table("last errors (UTC)", "where", "status", *last, box=None, header_style="bold")
+    table.columns[1].overflow = "fold"
     table.columns[-1].no_wrap = True
     for error in status.last_errors[:_ERRORS_SHOWN]:
         found = tuple(map(make_printable, (error.code, error.request_id)))
