@@ -80,7 +80,7 @@ def command(
     if as_json:
         click.echo(body.decode())
     else:
-        console = Console(highlight=False)
+        console = Console(highlight=False, markup=False)
         console.print(render(status, console.width))
 
 
@@ -110,7 +110,7 @@ def _read(url: str) -> tuple[bytes, Status]:
 
 
 def _watch(url: str, interval: float) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         raise click.UsageError("--watch draws on a terminal; without one, ask for --json as often as you like")
     with Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as live:

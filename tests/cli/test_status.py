@@ -65,6 +65,16 @@ def test_troubles_are_told_and_cannot_steer_the_terminal(listener):
     assert "\x1b" not in result.stdout
 
 
+def test_names_that_look_like_markup_are_shown_as_they_are(listener):
+    user = structs.replace(STATUS.principals[0], principal="[/ops]")
+    model = structs.replace(STATUS.tokens[0], model="[red]small[/nothing]")
+    status = structs.replace(STATUS, principals=(user,), tokens=(model,))
+    listener.answers["/status.json"] = (200, msgspec.json.encode(status))
+    result = run("--url", listener.url)
+    assert result.exit_code == 0
+    assert {"[/ops]", "[red]small[/nothing]"} <= {line.split(" ")[0] for line in lines(result)}
+
+
 def test_programs_get_the_document_as_it_is(listener):
     result = run("--url", listener.url, "--json")
     assert result.stdout.encode() == msgspec.json.encode(STATUS) + b"\n"
