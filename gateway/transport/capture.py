@@ -210,9 +210,14 @@ def _write(settings: TelemetryConfig, told: dict[str, Any], request: _Tape, resp
         folder.mkdir(mode=0o700, exist_ok=True)
         # Whoever watches the folder sees whole files only.
         part = folder / f"{name}.part"
-        with open(part, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            file.write(content)
-        part.rename(folder / name)
+        try:
+            with open(part, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(content)
+            part.rename(folder / name)
+        except OSError:
+            # Nobody counts what is not whole, so on a full disk there would be ever more of it.
+            part.unlink(missing_ok=True)
+            raise
         for old in sorted(folder.glob(_PATTERN))[: -settings.capture_max_files]:
             old.unlink(missing_ok=True)
     except OSError as error:

@@ -1,6 +1,8 @@
+import errno
 import json
 import logging
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -158,3 +160,13 @@ async def test_a_folder_that_cannot_be_written_harms_no_request(build, folder, c
     caplog.clear()
     await capture_of(build(), folder)
     assert "cannot be written" in caplog.messages[-1]
+
+
+async def test_what_could_not_be_written_whole_is_not_left_behind(build, folder, caplog, monkeypatch):
+    def fail(self, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", fail)
+    await capture_of(build(), folder)
+    assert "No space left on device" in caplog.messages[-1]
+    assert list(folder.iterdir()) == []
