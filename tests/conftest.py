@@ -1,8 +1,21 @@
+import logging
 from collections.abc import Iterator
 
 import pytest
 
 from tests.postgres import PostgresServer
+
+_LEVELLED = ("", "gateway.audit", "uvicorn", "uvicorn.error", "alembic")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def untouched_log_levels() -> Iterator[None]:
+    """Leave no level behind that a command or a gateway in this process has set."""
+    loggers = [logging.getLogger(name) for name in _LEVELLED]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

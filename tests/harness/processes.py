@@ -1,6 +1,7 @@
 """Starts the product's own commands as processes: free ports, a clean environment, stopped by pid, log at hand."""
 
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -11,20 +12,23 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Self
 
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
+# Systems give ports from above these to outgoing connections.
+_UNASSIGNED_PORTS = (15_000, 32_000)
 _FOREIGN_PREFIXES = ("GATEWAY_", "AGENTIC_", "OTEL_")
 
 
 def free_port() -> int:
-    """Return a loopback port nobody listens on now."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a loopback port nobody listens on now, and that no outgoing connection gets meanwhile."""
+    while True:
+        with closing(socket.socket()) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(*_UNASSIGNED_PORTS)))
+            return probe.getsockname()[1]
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -178,8 +178,9 @@ def test_pings_go_both_ways(caller: WebSocket) -> None:
     caller.create("m")
     caller.ping(b"hello")
     caller.await_pong(b"hello")
-    assert len(caller.unread) == 3
-    caller.unread.clear()
+    # Events on the way to the pong are kept; how many there are is the server's matter.
+    kinds = [caller.next_event()["type"] for _ in range(3)]
+    assert kinds[0] == "response.created"
     caller.send({"type": "ping", "seconds": 5})
     assert caller.next_event() == {"type": "alive"}
     caller.answers_pings = False
