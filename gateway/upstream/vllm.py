@@ -64,7 +64,7 @@ def _pick(source: Item, keys: tuple[str, ...]) -> Item:
 
 
 def _mend(item: Item) -> Item | None:
-    match item.get("type", "message"):
+    match item.get("type") or "message":
         case "reasoning":
             return _mend_reasoning(item)
         case "message":

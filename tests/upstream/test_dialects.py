@@ -217,3 +217,8 @@ def test_adapting_never_raises_never_mutates_and_is_stable(name, body):
     adapted = find_dialect(name).adapt(body)
     assert body == before
     assert find_dialect(name).adapt(adapted) == adapted
+
+
+def test_an_item_whose_type_is_null_is_a_message_to_vllm():
+    item = {"type": None, "role": "user", "content": "hi", "summary": []}
+    assert find_dialect("vllm").adapt({"input": [item]})["input"] == [{"role": "user", "content": "hi"}]
