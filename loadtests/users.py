@@ -135,10 +135,15 @@ class SseUser(HttpUser):
         self.report(witness)
 
 
-class ChainUser(HttpUser):
-    """Goes through chains of turns, each an event stream that continues the one before."""
+class ChainCaller(Caller):
+    """Goes through chains of turns, each of which continues the one before.
 
-    kind = "chain"
+    Attributes:
+        store: whether the gateway stores them, or only the connection remembers them.
+    """
+
+    abstract = True
+    store: bool
 
     @task
     def go_through(self) -> None:
@@ -147,13 +152,27 @@ class ChainUser(HttpUser):
             if self.stopping:
                 return
             body, prompt = self.compose(parent=parent)
-            body["store"] = True
+            body["store"] = self.store
             first = first or prompt
-            witness = self.watch(prompt, first)
-            self.caller.ask(body, witness)
+            witness = self.ask_one(body, self.watch(prompt, first))
             if not self.report(witness):
                 return
             parent = witness.response.id
+
+    def ask_one(self, body: dict[str, object], witness: Witness) -> Witness:
+        """Have one turn answered and return who watched it."""
+        raise NotImplementedError
+
+
+class ChainUser(ChainCaller, HttpUser):
+    """Goes through stored chains, each turn an event stream."""
+
+    kind = "chain"
+    store = True
+
+    def ask_one(self, body: dict[str, object], witness: Witness) -> Witness:
+        self.caller.ask(body, witness)
+        return witness
 
 
 class SocketUser(Caller):
@@ -208,25 +227,15 @@ class LanesUser(SocketUser):
         self.ask(body, self.watch(prompt, lane=lane))
 
 
-class WebSocketChainUser(SocketUser):
+class WebSocketChainUser(ChainCaller, SocketUser):
     """Goes through chains of turns that are not stored: the connection remembers them."""
 
     kind = "websocket_chain"
+    store = False
 
-    @task
-    def go_through(self) -> None:
-        first, parent = None, None
-        for _ in range(self.plan.chain.turns):
-            if self.stopping:
-                return
-            body, prompt = self.compose(parent=parent)
-            body["store"] = False
-            first = first or prompt
-            self.ask(body, self.watch(prompt, first))
-            witness = self.caller.wait()
-            if not self.report(witness):
-                return
-            parent = witness.response.id
+    def ask_one(self, body: dict[str, object], witness: Witness) -> Witness:
+        self.ask(body, witness)
+        return self.caller.wait()
 
 
 USERS: tuple[type[Caller], ...] = (JsonUser, SseUser, WebSocketUser, LanesUser, ChainUser, WebSocketChainUser)
