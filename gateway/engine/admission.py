@@ -2,14 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Self
-
-from anyio import CapacityLimiter, WouldBlock
 
 from gateway.protocol.errors import Unavailable
 from gateway.telemetry.loads import Level
 from gateway.telemetry.metrics import Metrics
+from gateway.timing.permits import Permits
 
 
 class Admission:
@@ -24,8 +22,7 @@ class Admission:
         self._max_active = max_active
         self._active = metrics.active_responses
         self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._emptied: asyncio.Event | None = None
 
     @property
     def active(self) -> int:
@@ -42,9 +39,12 @@ class Admission:
 
     async def drained(self, timeout: float) -> bool:
         """Wait until none runs, for at most `timeout` seconds; tell whether that came true."""
+        if not self._active.now:
+            return True
+        self._emptied = self._emptied or asyncio.Event()
         try:
             async with asyncio.timeout(timeout):
-                await self._idle.wait()
+                await self._emptied.wait()
         except TimeoutError:
             return False
         return True
@@ -64,13 +64,13 @@ class Admission:
                 bound="server.max_concurrent_requests",
             )
         self._active.move(1)
-        self._idle.clear()
         return Place(self._leave)
 
     def _leave(self) -> None:
         self._active.move(-1)
-        if not self._active.now:
-            self._idle.set()
+        if self._emptied is not None and not self._active.now:
+            self._emptied.set()
+            self._emptied = None
 
 
 class Place:
@@ -111,7 +111,7 @@ class Seats:
         self._name = name
         self._limit = limit
         self._wait_seconds = wait_seconds
-        self._places = CapacityLimiter(limit)
+        self._places = Permits(limit)
         self.running = Level()
         self.waiting = Level()
 
@@ -119,7 +119,7 @@ class Seats:
         """Change the bounds; calls above a lower limit go on, and who waits already waits as long as it was told."""
         self._limit = limit
         self._wait_seconds = wait_seconds
-        self._places.total_tokens = limit
+        self._places.resize(limit)
 
     async def take(self) -> Place:
         """Hold a seat, from now until the `with` block ends.
@@ -127,24 +127,21 @@ class Seats:
         Raises:
             Unavailable: none became free in time.
         """
-        call = object()
-        try:
-            self._places.acquire_on_behalf_of_nowait(call)
-        except WouldBlock:
-            await self._wait(call)
+        if not self._places.take_at_once():
+            await self._wait()
         self.running.move(1)
-        return Place(partial(self._leave, call))
+        return Place(self._leave)
 
-    def _leave(self, call: object) -> None:
+    def _leave(self) -> None:
         self.running.move(-1)
-        self._places.release_on_behalf_of(call)
+        self._places.give_back()
 
-    async def _wait(self, call: object) -> None:
+    async def _wait(self) -> None:
         self.waiting.move(1)
         # Not wait_for: before Python 3.12 it swallows a cancellation that arrives together with the seat.
         try:
             async with asyncio.timeout(self._wait_seconds):
-                await self._places.acquire_on_behalf_of(call)
+                await self._places.take()
         except TimeoutError:
             raise Unavailable(
                 f"Upstream '{self._name}' is at its limit of {self._limit} concurrent calls "

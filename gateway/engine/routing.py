@@ -10,6 +10,8 @@ from gateway.protocol.errors import GatewayError, NotFound
 from gateway.protocol.requests import RequestPolicy
 
 _MODEL_NOT_FOUND = "model_not_found"
+# Routes of models that callers alone have named: as many are kept as a server may serve, and no more.
+_MAX_KEPT = 256
 
 
 class Route(NamedTuple):
@@ -66,6 +68,7 @@ class Routing:
     ) -> None:
         self._named: dict[str, Route] = {}
         self._open: Route | None = None
+        self._opened: dict[str, Route] = {}
         self._all = [upstreams[name] for name in configs]
         self._first_for: dict[str, Route] = {}
         for name, config in configs.items():
@@ -120,11 +123,13 @@ class Routing:
         Raises:
             NotFound: no upstream takes it.
         """
-        route = self._named.get(model)
-        if route is None and self._open is not None:
-            route = self._open._replace(model=model)
+        route = self._named.get(model) or self._opened.get(model)
         if route is None:
-            raise model_not_found(model)
+            if self._open is None:
+                raise model_not_found(model)
+            route = self._open._replace(model=model)
+            if len(self._opened) < _MAX_KEPT:
+                self._opened[model] = route
         return route
 
     async def models(self) -> list[dict[str, Any]]:

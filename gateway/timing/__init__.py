@@ -1,1 +1,1 @@
-"""Bounds of time that more than one room sets."""
+"""Bounds of time and number that more than one room sets."""

@@ -5,6 +5,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from gateway.protocol.errors import UpstreamUnavailable
+from gateway.timing.permits import Permits
 from gateway.upstream.connection import Connection
 from gateway.upstream.failures import ConnectTimeout, NoRoom, NotConnected
 from gateway.upstream.tls import explain_rejection
@@ -51,7 +52,7 @@ class ConnectionPool:
         self._connect_timeout = connect_timeout
         self._buffer_bytes = buffer_bytes
         self._max_header_bytes = max_header_bytes
-        self._free = asyncio.Semaphore(limit)
+        self._free = Permits(limit)
         self._idle: dict[Connection, float] = {}
         self._all: set[Connection] = set()
         self._closed = False
@@ -69,17 +70,18 @@ class ConnectionPool:
             NoRoom: every connection stayed in use for that long.
             UpstreamUnavailable: its certificate is not trusted, or it does not speak TLS.
         """
-        await self._wait_for_room()
+        if not self._free.take_at_once():
+            await self._wait_for_room()
         try:
             self._require_open()
             return self._take_idle() or await self._connect()
         except BaseException:
-            self._free.release()
+            self._free.give_back()
             raise
 
     def release(self, connection: Connection) -> None:
         """Take a connection back: kept when another call may follow, closed at once otherwise."""
-        self._free.release()
+        self._free.give_back()
         if connection.is_reusable and not self._closed:
             self._idle[connection] = asyncio.get_running_loop().time()
         else:
@@ -128,12 +130,9 @@ class ConnectionPool:
             raise UpstreamUnavailable("The client of the inference server is closed.")
 
     async def _wait_for_room(self) -> None:
-        if not self._free.locked():
-            await self._free.acquire()
-            return
         try:
             async with asyncio.timeout(self._connect_timeout):
-                await self._free.acquire()
+                await self._free.take()
         except TimeoutError as error:
             raise NoRoom(
                 f"No connection to the inference server became free within {self._connect_timeout:g} seconds "

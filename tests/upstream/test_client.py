@@ -131,7 +131,7 @@ async def test_an_exchange_that_ended_stays_ended(simulator, connect, read_all):
         exchange.retire()
         await exchange.close()
         assert await exchange.read() == b""
-    assert upstream._pool._free._value == 1024
+    assert upstream._pool._free.free == 1024
 
 
 async def test_large_body_arrives_whole(simulator, connect, read_all):

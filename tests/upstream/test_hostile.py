@@ -55,7 +55,7 @@ async def read(exchange) -> bytes:
 
 
 def room(upstream) -> int:
-    return upstream._pool._free._value
+    return upstream._pool._free.free
 
 
 # ---------------------------------------------------------------- no answer

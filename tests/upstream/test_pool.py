@@ -48,7 +48,7 @@ async def until(condition) -> None:
 
 
 def room(pool) -> int:
-    return pool._free._value
+    return pool._free.free
 
 
 # ---------------------------------------------------------------- addresses

@@ -198,7 +198,7 @@ async def test_a_caller_that_leaves_ends_the_retries(reach, call, watched, unuse
     seen = watched.retries
     await asyncio.sleep(0.2)
     assert watched.retries == seen
-    assert upstream._pool._free._value == 1024
+    assert upstream._pool._free.free == 1024
 
 
 async def test_retries_end_with_the_patience_for_the_first_byte(reach, call, unused_port):
