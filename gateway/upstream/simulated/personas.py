@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.upstream.simulated.directives import Directives, Wanted, read_directives
 from gateway.upstream.simulated.plan import Call, Plan, Refuse, Say, Step, Think
 from gateway.upstream.simulated.requests import Asked, Refusal
 
@@ -68,8 +69,13 @@ def find_persona(model: str) -> Persona | None:
 
 
 def _converse(asked: Asked) -> Plan:
+    wanted = read_directives(asked.messages[-1]) if asked.messages else Directives()
+    if asked.functions and (calls := wanted.calls_after(len(asked.outputs))):
+        return Plan([_call_wanted(asked, call) for call in calls])
     if asked.must_call and not asked.outputs:
         return _call(asked, 1)
+    if wanted.words is not None:
+        return Plan([Say(wanted.words)])
     if asked.outputs:
         return Plan([Say("The tool answered: " + "; ".join(_quote(output) for output in asked.outputs) + ".")])
     *earlier, last = asked.messages or [""]
@@ -78,6 +84,17 @@ def _converse(asked: Asked) -> Plan:
         times = "once" if len(earlier) == 1 else f"{len(earlier)} times"
         text += f" Before that you wrote {times}, first {_quote(earlier[0])}."
     return Plan([Say(text + " I am a simulated model, but I read all of it.")])
+
+
+def _call_wanted(asked: Asked, wanted: Wanted) -> Step:
+    """Call a tool by its name or by the end of it, which is what the members of a namespace and of a server keep."""
+    offered = asked.functions
+    fitting = [tool for tool in offered if tool.get("name") == wanted.name] or [
+        tool for tool in offered if str(tool.get("name")).endswith(f"__{wanted.name}")
+    ]
+    if not fitting:
+        return Say(f"You offered me no function {_quote(wanted.name)}.")
+    return Call(fitting[0]["name"], wanted.arguments or _fill(fitting[0].get("parameters") or {}))
 
 
 def _quote(text: str) -> str:
