@@ -15,6 +15,7 @@ from gateway.app.access import build_key_book
 from gateway.cli.audit import audited
 from gateway.cli.errors import print_error
 from gateway.cli.options import DURATION, database_options, load_database_config
+from gateway.cli.seal_key import command as seal_key
 from gateway.config.schema import GatewayConfig
 from gateway.ports import ApiKey, KeyBook, KeysUnreadable
 from gateway.protocol.credentials import check_principal, digest_key, read_key_id, write_key
@@ -100,6 +101,9 @@ def revoke(config: Path | None, overrides: tuple[str, ...], database: str | None
             print_error(f"there is no key {key_id[:_SHOWN_ID]!r}; `gateway keys list` shows those there are")
             sys.exit(1)
         told[names.FIELD_PRINCIPAL] = key.principal
+
+
+command.add_command(seal_key)
 
 
 def _mint(principal: str, name: str, expires: float | None) -> tuple[str, ApiKey]:

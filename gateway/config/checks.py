@@ -39,6 +39,7 @@ class Review:
         self._check_access()
         self._check_oidc()
         self._check_workers()
+        self._check_sealing()
         self._check_upstream_names()
         for name, upstream in self._config.upstream_map().items():
             path = ("upstreams", name) if self._config.upstreams else ("upstream",)
@@ -128,6 +129,20 @@ class Review:
                 "several workers need a database that they can share; set storage.url to postgresql://… or "
                 "server.workers to 1",
                 ("server", "workers"),
+                ("storage", "url"),
+            )
+
+    def _check_sealing(self) -> None:
+        """Refuse to seal with a key that other replicas, or the next start, would not have."""
+        config = self._config
+        if config.compaction.mode != "on" or config.security.seal_keys is not None:
+            return
+        if not config.storage.url.reveal().startswith("sqlite"):
+            self._problem(
+                "replicas of a PostgreSQL database need sealing keys of their own; make one with `gateway keys "
+                "seal-key` and name it in security.seal_keys_file, or set compaction.mode to auto or off",
+                ("compaction", "mode"),
+                ("security", "seal_keys"),
                 ("storage", "url"),
             )
 

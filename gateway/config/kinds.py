@@ -18,6 +18,7 @@ from gateway.config.addresses import (
     parse_origins,
 )
 from gateway.config.paths import parse_paths
+from gateway.config.seal_keys import parse_seal_keys
 from gateway.config.secret import Secret, SecretUrl
 from gateway.config.units import (
     DURATION_PATTERN,
@@ -105,5 +106,6 @@ Bind = Annotated[str, kind("address", parse_bind)]
 HttpUrl = Annotated[str, kind("http(s) URL", parse_http_url, schema={"format": "uri"})]
 IssuerUrl = Annotated[str, kind("http(s) URL", parse_issuer, schema={"format": "uri"})]
 ApiKey = Annotated[Secret | None, kind("secret", Secret.parse)]
+SealKeys = Annotated[Secret | None, kind("secret", parse_seal_keys)]
 DatabaseUrl = Annotated[SecretUrl, kind("database URL", parse_database_url)]
 FilePath = Annotated[str, Meta(min_length=1)]

@@ -54,6 +54,7 @@ __all__ = [
     "Listing",
     "RelayedAnswer",
     "RelayedCall",
+    "SealMismatch",
     "Sealer",
     "Store",
     "StoreHealth",
@@ -245,6 +246,10 @@ class KeyStore(Protocol):
         ...
 
 
+class SealMismatch(Exception):
+    """A token was sealed here, but not for the one who brings it, or not as what it is brought as."""
+
+
 class Sealer(Protocol):
     """Seals opaque content that a client carries for us."""
 
@@ -253,5 +258,9 @@ class Sealer(Protocol):
         ...
 
     def unseal(self, principal: str, kind: str, token: str) -> bytes | None:
-        """Return the plaintext, or None when the token is not ours, another's, or of another kind."""
+        """Return the plaintext; None for what none of the keys opens, which somebody else may have sealed.
+
+        Raises:
+            SealMismatch: it was sealed here for another principal, or as another kind.
+        """
         ...

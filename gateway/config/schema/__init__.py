@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from gateway.config.schema.auth import AuthConfig
+from gateway.config.schema.compaction import CompactionConfig, SecurityConfig
 from gateway.config.schema.limits import LimitsConfig
 from gateway.config.schema.oidc import OidcConfig
 from gateway.config.schema.responses import EngineConfig, ResponsesConfig
@@ -20,12 +21,14 @@ __all__ = [
     "AdminConfig",
     "AllowedField",
     "AuthConfig",
+    "CompactionConfig",
     "EngineConfig",
     "GatewayConfig",
     "LimitsConfig",
     "OidcConfig",
     "ResponsesConfig",
     "Section",
+    "SecurityConfig",
     "ServerConfig",
     "StorageConfig",
     "TelemetryConfig",
@@ -49,6 +52,8 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     websocket: WebSocketConfig = field(default_factory=WebSocketConfig)
     responses: ResponsesConfig = field(default_factory=ResponsesConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 

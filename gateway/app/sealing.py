@@ -1,0 +1,26 @@
+"""Builds what seals."""
+
+from pathlib import Path
+
+from gateway.config.schema import GatewayConfig
+from gateway.config.seal_keys import list_seal_keys
+from gateway.ports import Sealer
+from gateway.storage.sealing import FernetSealer, GivenKeys, OwnKeyFile
+from gateway.storage.settings import database_url, is_sqlite
+
+_SUFFIX = ".seal-keys"
+
+
+def build_sealer(config: GatewayConfig) -> Sealer | None:
+    """Build the sealer of a configuration; None where there are no keys that every process would have.
+
+    Raises:
+        StorageNotReady: the database's URL is malformed.
+    """
+    given = config.security.seal_keys
+    if given is not None:
+        return FernetSealer(GivenKeys(list_seal_keys(given)))
+    url = database_url(config.storage.url.reveal())
+    if not is_sqlite(url):
+        return None
+    return FernetSealer(OwnKeyFile(Path(f"{url.database}{_SUFFIX}")))
