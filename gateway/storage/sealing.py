@@ -4,12 +4,14 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from typing import TYPE_CHECKING
 
 from gateway.ports import KeyStore, SealMismatch
 from gateway.protocol import codec
 from gateway.protocol.errors import Unavailable
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
 
 _OWNER_ONLY = 0o600
 _MAX_FILE_BYTES = 65_536
@@ -51,8 +53,8 @@ class OwnKeyFile:
                 self._make()
             with self._path.open("rb") as file:
                 keys = file.read(_MAX_FILE_BYTES).split()
-            for key in keys:
-                Fernet(key)
+            if keys:
+                _open(keys)
         except (OSError, ValueError) as error:
             raise Unavailable(
                 "The gateway cannot use its sealing keys; the operator finds the reason in its log."
@@ -63,6 +65,8 @@ class OwnKeyFile:
 
     def _make(self) -> None:
         """Write the file whole under another name first; of several processes that do so one wins."""
+        from cryptography.fernet import Fernet  # noqa: PLC0415 - as in `_open`
+
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
         try:
@@ -103,6 +107,8 @@ class FernetSealer:
             SealMismatch: it was sealed here for another principal, or as another kind.
             Unavailable: the keys cannot be had.
         """
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - as in `_open`
+
         try:
             opened = self._fernet.decrypt(token.encode("utf-8", "replace"))
         except InvalidToken:
@@ -113,9 +119,20 @@ class FernetSealer:
         return opened[len(binding) :]
 
     @cached_property
-    def _fernet(self) -> MultiFernet:
-        keys = self._keys.keys()
-        return MultiFernet([Fernet(key) for key in keys])
+    def _fernet(self) -> "MultiFernet":
+        return _open(self._keys.keys())
+
+
+def _open(keys: Sequence[bytes]) -> "MultiFernet":
+    """Return what seals and opens with the keys.
+
+    Raises:
+        ValueError: one of them is none.
+    """
+    # It takes 6 MB, which most gateways have no use for.
+    from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415
+
+    return MultiFernet([Fernet(key) for key in keys])
 
 
 def _bind(principal: str, kind: str) -> bytes:

@@ -14,7 +14,7 @@ def test_keys_are_written_in_several_ways(written):
 
 @pytest.mark.parametrize("written", ["", "# nothing\n", "short", f"{ONE} s3cret", 7, ["A" * 44]])
 def test_what_is_no_key_is_refused_and_not_repeated(written):
-    with pytest.raises(ValueError, match="key|string") as refused:
+    with pytest.raises(ValueError, match=r"key|string") as refused:
         parse_seal_keys(written)
     assert "s3cret" not in str(refused.value)
 
