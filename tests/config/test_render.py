@@ -57,7 +57,7 @@ def test_uncommenting_the_template_changes_nothing(toml):
         "telemetry.audit_file",
         "telemetry.capture_header",
     }
-    keys.add("auth.trusted_principal_header")
+    keys |= {"auth.trusted_principal_header", "security.seal_keys", "security.seal_keys_file"}
     assert unset == keys
 
 
