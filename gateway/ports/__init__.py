@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from gateway.ports.callers import ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
+from gateway.ports.leases import Lease, LeaseClaim, LeaseRelease, LeaseRenewal, Leases
 from gateway.ports.relays import RelayedAnswer, RelayedCall
 from gateway.ports.storage import (
     Deletion,
@@ -50,6 +51,11 @@ __all__ = [
     "KeyBook",
     "KeyStore",
     "KeysUnreadable",
+    "Lease",
+    "LeaseClaim",
+    "LeaseRelease",
+    "LeaseRenewal",
+    "Leases",
     "Listed",
     "Listing",
     "RelayedAnswer",

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from gateway.ports.leases import Leases
+
 
 class StoredItem(Struct, frozen=True, kw_only=True):
     """One item of a response, stored once.
@@ -136,6 +138,11 @@ class StoreHealth(Struct, frozen=True, kw_only=True):
 
 class Store(Protocol):
     """Durable responses. Every method is scoped to a principal: another's id is simply not there."""
+
+    @property
+    def leases(self) -> Leases:
+        """What processes that share the database hold for a while."""
+        ...
 
     async def start(self) -> None:
         """Open the pools and the writer; check or run migrations as configured."""

@@ -27,6 +27,9 @@ class CachedStore:
         history_max_bytes: another such bound.
         metrics: what is counted.
         monotonic: seconds on a clock that never goes back.
+
+    Attributes:
+        leases: those of the other store.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class CachedStore:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self.leases = store.leases
         self._revalidate_seconds = revalidate_seconds
         self._max_responses = history_max_responses
         self._max_bytes = history_max_bytes

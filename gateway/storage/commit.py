@@ -3,15 +3,17 @@
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, delete, insert
 from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from gateway.ports import Deletion, StoredResponse, UsageFlush
+from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, StoredResponse, UsageFlush
 from gateway.protocol.errors import ResponseNotFound
 from gateway.storage.engine import leads_to_database
 from gateway.storage.faults import DriverErrors, StorageNotReady, explain_fault, unavailable
+from gateway.storage.leases import claim_lease, release_lease, renew_lease
 from gateway.storage.rows import ResponseInsert, hide_response, select_stored_ids
 from gateway.storage.tables import conversations
 from gateway.storage.usage import add_usage
@@ -42,7 +44,7 @@ class BatchCommit:
         self.in_doubt = False
 
     def __call__(self, batch: Sequence[Change]) -> Sequence[Outcome]:
-        """Store the batch and return one outcome for each change, None when it is durable."""
+        """Store the batch and return one outcome for each change: its error, or what there is to tell of it."""
         try:
             outcomes = self._store(batch)
         except (StatementError, OverflowError, TypeError, ValueError) as error:
@@ -106,12 +108,7 @@ class BatchCommit:
             missing = [response for response in appended if response.id not in stored]
             with DriverErrors(connection):
                 self._insert(connection, missing)
-            outcomes = _hide(connection, batch, again=again)
-            # Last, so that other processes wait for these rows, which all share, as shortly as can be.
-            for change in batch:
-                if isinstance(change, UsageFlush):
-                    add_usage(connection, change)
-            return outcomes
+            return _carry_out(connection, batch, again=again)
 
     def _connect(self) -> Connection:
         if self._connection is None or not leads_to_database(self._connection):
@@ -125,11 +122,33 @@ class BatchCommit:
         return [unavailable(error) for _ in batch]
 
 
-def _hide(connection: Connection, batch: Sequence[Change], *, again: bool) -> Sequence[Outcome]:
-    """Carry out the batch's deletions, after its appends; the outcome of every change."""
-    return [
-        ResponseNotFound(change.id)
-        if isinstance(change, Deletion) and not hide_response(connection, change, again=again)
-        else None
-        for change in batch
-    ]
+def _carry_out(connection: Connection, batch: Sequence[Change], *, again: bool) -> Sequence[Outcome]:
+    """Carry out all but the batch's appends, which went before; the outcome of every change."""
+    outcomes: list[Outcome] = [None] * len(batch)
+    others = [place for place, change in enumerate(batch) if not isinstance(change, StoredResponse)]
+    for place in sorted(others, key=lambda place: _order(batch[place])):
+        change = batch[place]
+        outcomes[place] = _ACTS[type(change)](connection, change, again)
+    return outcomes
+
+
+def _order(change: Any) -> tuple[int, str]:
+    """Put first what locks the fewest, and what locks the same row in one order, so that no two processes deadlock."""
+    if isinstance(change, UsageFlush):
+        # Last, so that other processes wait for these rows, which all share, as shortly as can be.
+        return 2, ""
+    return (0, "") if isinstance(change, Deletion) else (1, change.lease.name)
+
+
+def _hide(connection: Connection, deletion: Deletion, again: bool) -> Outcome:
+    return None if hide_response(connection, deletion, again=again) else ResponseNotFound(deletion.id)
+
+
+# What is done for each kind of change, besides appending; each may have been done before, but for the answer.
+_ACTS: Final[dict[type, Callable[[Connection, Any, bool], Outcome]]] = {
+    Deletion: _hide,
+    LeaseClaim: lambda connection, claim, _: claim_lease(connection, claim),
+    LeaseRenewal: lambda connection, renewal, _: renew_lease(connection, renewal),
+    LeaseRelease: lambda connection, release, _: release_lease(connection, release.lease),
+    UsageFlush: lambda connection, flush, _: add_usage(connection, flush),
+}

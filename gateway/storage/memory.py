@@ -8,6 +8,7 @@ from msgspec import structs
 from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth, UsageCount, UsageFlush
 from gateway.protocol.errors import ResponseNotFound, StorageUnavailable
 from gateway.storage.history import check_bounds
+from gateway.storage.leases import MemoryLeases
 from gateway.storage.references import check_references
 from gateway.storage.rows import count_item_bytes
 
@@ -18,12 +19,14 @@ class MemoryStore:
     """`ports.Store` in a dictionary.
 
     Attributes:
+        leases: what is held for a while.
         usage: what was used, by principal, day and model.
     """
 
     def __init__(self, *, history_max_responses: int = 10_000, history_max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_responses = history_max_responses
         self._max_bytes = history_max_bytes
+        self.leases = MemoryLeases()
         self._responses: dict[str, StoredResponse] = {}
         self._deleted: set[str] = set()
         self.usage: dict[tuple[str, date, str], UsageCount] = {}

@@ -10,11 +10,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth, UsageFlush
-from gateway.protocol.errors import StorageUnavailable
+from gateway.protocol.errors import GatewayError, StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import create_file, open_engine
 from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.history import HistoryQuery, is_live
+from gateway.storage.leases import SqlLeases
 from gateway.storage.migrations import SchemaGate, SchemaState, compare, read_revision, require_current
 from gateway.storage.proof import WriteProof
 from gateway.storage.readers import Readers
@@ -32,7 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 class SqlStore:
-    """`ports.Store` on SQLite or PostgreSQL. Several processes may share one database."""
+    """`ports.Store` on SQLite or PostgreSQL. Several processes may share one database.
+
+    Attributes:
+        leases: what processes hold for a while.
+    """
 
     def __init__(self, settings: StoreSettings, metrics: Metrics | None = None) -> None:
         """Prepare the parts; connects to nothing.
@@ -65,6 +70,7 @@ class SqlStore:
             batch_entries=settings.writer_batch_entries,
             load=metrics.storage_load,
         )
+        self.leases = SqlLeases(self._writer.write)
         self._sweeper = Sweeper(
             Sweep(self._engine, batch_responses=settings.retention_batch_responses),
             self._gate.ensure,
@@ -237,7 +243,7 @@ class SqlStore:
         outcomes = self._commit(batch)
         if self._commit.in_doubt:
             self._proof.doubt()
-        elif None in outcomes:
+        elif not all(isinstance(outcome, GatewayError) for outcome in outcomes):
             self._proof.renew()
         return outcomes
 

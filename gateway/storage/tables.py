@@ -77,6 +77,7 @@ conversations = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("deleted_at", BigInteger),
 )
+Index("ix_conversations_principal_id", conversations.c.principal, conversations.c.id)
 
 responses = Table(
     "responses",
@@ -97,7 +98,10 @@ responses = Table(
 Index(None, responses.c.root_id, responses.c.created_at)
 Index(None, responses.c.principal, responses.c.id)
 # Partial, so that SQLite never takes the index of the children to find the roots.
-for _column in (responses.c.parent_id, responses.c.conversation_id, responses.c.deleted_at):
+for _column in (
+    *(responses.c.parent_id, responses.c.conversation_id, responses.c.deleted_at),
+    conversations.c.deleted_at,
+):
     Index(None, _column, sqlite_where=_column.is_not(None), postgresql_where=_column.is_not(None))
 _is_root = responses.c.parent_id.is_(None)
 Index("ix_responses_roots", responses.c.created_at, sqlite_where=_is_root, postgresql_where=_is_root)
@@ -125,6 +129,9 @@ HAS_SHORT_ID = and_(
     func.length(items.c.id) <= literal_column("64"), func.length(items.c.principal) <= literal_column("255")
 )
 Index(None, items.c.principal, items.c.id, sqlite_where=HAS_SHORT_ID, postgresql_where=HAS_SHORT_ID)
+# What no response holds any more, or ever did.
+_is_loose = items.c.response_id.is_(None)
+Index("ix_items_loose", items.c.principal, sqlite_where=_is_loose, postgresql_where=_is_loose)
 
 conversation_items = Table(
     "conversation_items",
@@ -170,4 +177,13 @@ usage = Table(
     Column("output_tokens", BigInteger, nullable=False),
     Column("reasoning_tokens", BigInteger, nullable=False),
     Column("last_flush", Text, nullable=False),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", CallerText, primary_key=True),
+    Column("holder", CallerText, nullable=False),
+    # Milliseconds of the database's clock since the Unix epoch.
+    Column("expires_at", BigInteger, nullable=False),
 )

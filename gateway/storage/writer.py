@@ -9,16 +9,17 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.ports import Deletion, StoredResponse, UsageFlush
+from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, StoredResponse, UsageFlush
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
 from gateway.telemetry.loads import StorageLoad
 
-Change: TypeAlias = StoredResponse | Deletion | UsageFlush
-Outcome: TypeAlias = GatewayError | None
+Change: TypeAlias = StoredResponse | Deletion | UsageFlush | LeaseClaim | LeaseRenewal | LeaseRelease
+# A GatewayError is raised, anything else is returned.
+Outcome: TypeAlias = object
 Commit: TypeAlias = Callable[[Sequence[Change]], Sequence[Outcome]]
 
-# About what a row of usage takes.
-_COUNT_BYTES = 256
+# About what a row of usage, or a lease, takes.
+_ROW_BYTES = 256
 
 _log = logging.getLogger(__name__)
 
@@ -26,14 +27,15 @@ _log = logging.getLogger(__name__)
 class _Entry(Struct, frozen=True):
     change: Change
     size: int
-    done: asyncio.Future[None]
+    done: asyncio.Future[Outcome]
 
 
 class Writer:
     """A bounded queue in front of one committing thread.
 
     Callers belong to one event loop, which alone keeps the counts; nothing but the queue is shared with the thread.
-    `commit` gets a batch in order and returns one outcome for each: None once it is durable, else its error.
+    `commit` gets a batch in order and returns one outcome for each: what there is to tell once it is durable, which is
+    None mostly, else its error.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class Writer:
         """Start the thread."""
         self._thread.start()
 
-    async def write(self, change: Change) -> None:
-        """Queue the change and return once it is durable. A caller that is cancelled leaves it in the queue.
+    async def write(self, change: Change) -> Outcome:
+        """Queue the change and return what came of it once it is durable.
+
+        A caller that is cancelled leaves it in the queue.
 
         Raises:
             ResponseNotFound: there is nothing to delete.
@@ -80,7 +84,7 @@ class Writer:
             self._gathered.append(_Entry(change, size, done))
         self._load.entries.move(1)
         self._load.bytes.move(size)
-        await done
+        return await done
 
     def close(self) -> None:
         """Refuse new entries, write those that wait, and end the thread. Blocks; idempotent."""
@@ -142,10 +146,10 @@ class Writer:
         for entry, outcome in zip(batch, outcomes, strict=True):
             if entry.done.done():
                 continue
-            if outcome is None:
-                entry.done.set_result(None)
-            else:
+            if isinstance(outcome, GatewayError):
                 entry.done.set_exception(outcome)
+            else:
+                entry.done.set_result(outcome)
 
     def _commit_safely(self, batch: Sequence[Change]) -> Sequence[Outcome]:
         try:
@@ -159,4 +163,6 @@ class Writer:
 def _measure(change: Change) -> int:
     if isinstance(change, StoredResponse):
         return change.size
-    return len(change.id) if isinstance(change, Deletion) else len(change.counts) * _COUNT_BYTES
+    if isinstance(change, UsageFlush):
+        return len(change.counts) * _ROW_BYTES
+    return len(change.id) if isinstance(change, Deletion) else _ROW_BYTES

@@ -100,6 +100,14 @@ class StorageConfig(Section, frozen=True, kw_only=True):
         ),
     ] = 3600.0
     retention_batch_responses: Annotated[Count, doc("Responses removed in one transaction.", le=10_000)] = 200
+    lease_seconds: Annotated[
+        Duration,
+        doc(
+            "How long what one process has for itself, such as a conversation that it writes to, stays so when the "
+            "process dies; while it lives, it renews that three times as often.",
+            le=3600,
+        ),
+    ] = 30.0
     max_bytes_per_principal: Annotated[
         SizeOrZero,
         doc(
