@@ -220,7 +220,9 @@ class Run:
     async def _infer(self, *, stream: bool) -> None:
         plan = self._plan
         route = plan.route
-        body = build_upstream_body(plan.request, plan.items, model=route.model, stream=stream)
+        body = build_upstream_body(
+            plan.request, plan.items, plan.request.toolset.offers.first, model=route.model, stream=stream
+        )
         if route.salted:
             body["cache_salt"] = hashlib.sha256(plan.caller.principal.encode("utf-8", "surrogatepass")).hexdigest()
         content_bytes = self._settings.content_bytes

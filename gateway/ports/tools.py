@@ -5,29 +5,24 @@ calls as items, asks the toolkit to fetch and run them, and closes it when the r
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-HostedKind = Literal["mcp_call", "mcp_approval_request", "web_search_call"]
-"""The type of the item that a call of a hosted tool becomes."""
+from gateway.protocol.hosted import HostedKind, HostedResult, HostedTool, Listed
 
-
-class HostedTool(Struct, frozen=True, kw_only=True):
-    """One tool the model is offered and the gateway runs.
-
-    Attributes:
-        function: the function tool for the engine: `type`, `name`, `description`, `parameters`. The name is unique
-            among the tools of the request, at most 64 letters, digits, `_` and `-`.
-        kind: the type of the item a call of it becomes.
-        name: its own name, as the item shows it.
-        label: `server_label` of its server; empty where there is none.
-    """
-
-    function: dict[str, Any]
-    kind: HostedKind
-    name: str
-    label: str = ""
+__all__ = [
+    "ApprovedCall",
+    "HostedCall",
+    "HostedKind",
+    "HostedResult",
+    "HostedTool",
+    "Listed",
+    "Listing",
+    "ToolContext",
+    "Toolkit",
+    "Tools",
+]
 
 
 class HostedCall(Struct, frozen=True, kw_only=True):
@@ -46,40 +41,6 @@ class HostedCall(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
 
 
-class HostedResult(Struct, frozen=True, kw_only=True):
-    """How a call ended; a call that failed is a result as well.
-
-    Attributes:
-        output: what the model is told, failure included.
-        size: bytes of the raw output, which count as retained.
-        fields: members of the finished item that only the result tells: `output`, `error`, `status`, `action`.
-        failed: whether the tool failed.
-        annotations: sources that the model's next message may cite, as the API's annotation objects.
-    """
-
-    output: str
-    size: int
-    fields: Mapping[str, Any]
-    failed: bool = False
-    annotations: Sequence[Mapping[str, Any]] = ()
-
-
-class Listed(Struct, frozen=True, kw_only=True):
-    """What asking a server for its tools came to; a server that cannot be asked is told, not raised.
-
-    Attributes:
-        tools: as the `mcp_list_tools` item shows them.
-        offered: what the model is offered of them.
-        size: bytes of the serialized discovery, which count as retained.
-        error: why there is none, for the item; None where all went well.
-    """
-
-    tools: Sequence[Mapping[str, Any]]
-    offered: Sequence[HostedTool]
-    size: int
-    error: str | None = None
-
-
 class Listing(Protocol):
     """One server whose tools are not known yet."""
 
@@ -88,8 +49,12 @@ class Listing(Protocol):
         """Its `server_label`."""
         ...
 
-    async def fetch(self) -> Listed:
-        """Ask the server. Cancelling the caller ends it at once."""
+    async def fetch(self, headers: Mapping[str, str]) -> Listed:
+        """Ask the server, within bounds of its own. Never raises for what the server does; cancelling ends it at once.
+
+        Args:
+            headers: trace context to hand on.
+        """
         ...
 
 
@@ -98,7 +63,7 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
 
     Attributes:
         request_id: id of the `mcp_approval_request`.
-        tool: what is to be called.
+        tool: what is to be called, of kind `mcp_call`.
         arguments: with what.
         approved: whether it may run; if not, the model is told so.
         reason: the client's word about it, or None.
@@ -119,6 +84,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         response_id: for what.
         include: what the client wants to see besides.
         items: the effective input, oldest first, in the client's form.
+        first_new: index of the first of them that this request brought; those before are history.
         names: names of function tools that the engine is offered besides, which no hosted tool may take.
     """
 
@@ -126,6 +92,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     response_id: str
     include: frozenset[str]
     items: Sequence[Mapping[str, Any]]
+    first_new: int
     names: frozenset[str]
 
 
@@ -157,11 +124,10 @@ class Toolkit(Protocol):
 
 
 class Tools(Protocol):
-    """All tools the gateway runs itself."""
+    """Tools that the gateway runs itself: all of them, or those of one provider."""
 
-    @property
-    def types(self) -> frozenset[str]:
-        """The declared types it runs, for example `mcp` and `web_search`."""
+    def runs(self, kind: str) -> bool:
+        """Whether it runs tools of this declared type, for example `mcp` or `web_search`."""
         ...
 
     def check(self, declared: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
@@ -178,6 +144,10 @@ class Tools(Protocol):
         Raises:
             InvalidRequest: the input does not fit the tools, such as an approval of what was never asked.
         """
+        ...
+
+    def show(self, tool: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a declaration as the response object echoes it, without what must not be shown."""
         ...
 
     async def close(self) -> None:

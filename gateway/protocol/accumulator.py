@@ -5,11 +5,12 @@ state of a slot, and the client's events are the difference between that state a
 `announcer` decides when.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
 from gateway.protocol import upstream_events as up
 from gateway.protocol.announcer import Announcer, Round
+from gateway.protocol.call_slots import CallSlot
 from gateway.protocol.carriage import Carriage
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import Event, read_hosted
@@ -27,14 +28,7 @@ from gateway.protocol.parts import (
     charge_new,
     part_text,
 )
-from gateway.protocol.slots import (
-    CallSlot,
-    MessageSlot,
-    OpaqueSlot,
-    ReasoningSlot,
-    Slot,
-    kind_of_part,
-)
+from gateway.protocol.slots import MessageSlot, OpaqueSlot, ReasoningSlot, Slot, kind_of_part
 from gateway.protocol.upstream_events import text_of
 
 SummaryMode = Literal["off", "instead", "both"]
@@ -67,6 +61,11 @@ class Accumulator:
         self._summary_mode = summary_mode
         self._announcer = Announcer()
 
+    @property
+    def naming(self) -> Naming:
+        """Gives the items their names."""
+        return self._naming
+
     # ------------------------------------------------------------ what the turn calls
 
     def adopt(self, round_: Round, index: int, item: Any) -> list[Event]:
@@ -74,7 +73,7 @@ class Accumulator:
         if not isinstance(item, dict):
             return []
         slot = round_.by_id.get(text_of(item.get("id")) or "") or round_.by_index.get(index)
-        if slot.closed if slot is not None else index < round_.opened:
+        if slot.closed if slot is not None else index < len(round_.slots):
             if isinstance(slot, CallSlot):
                 self._take_name(slot, item.get("name"))
             return []
@@ -86,18 +85,34 @@ class Accumulator:
         Raises:
             UpstreamError: a call has no name, so that no client could answer it.
         """
+        last = round_.last
+        if truncated and last is not None and not last.cut():
+            # It is no call yet; what came before it is whole.
+            self._ledger.replace(round_.slots.pop(), 0)
+            if not last.hidden:
+                round_.queue.pop()
+            truncated = False
         for slot in round_.queue:
             self._close(slot)
-        nameless = [slot for slot in round_.queue if not slot.ready]
-        if nameless == [round_.last] and truncated:
-            # Cut off before its name, it is no call yet; what came before it is whole.
-            self._ledger.replace(round_.queue.pop(), 0)
-            truncated = False
-        elif nameless:
+            slot.end()
+        if not all(slot.ready for slot in round_.queue):
             raise UpstreamError("The upstream sent a tool call without a name.", code="upstream_invalid_event")
-        if truncated and round_.last is not None:
-            self._ledger.replace(round_.last, round_.last.charge("incomplete"))
+        if truncated and last is not None:
+            self._ledger.replace(last, last.charge("incomplete"))
         return self._announcer.end(round_, "incomplete" if truncated else "completed")
+
+    def open(self, round_: Round, slots: Iterable[Slot]) -> list[Event]:
+        """Take items of the gateway's own, which no engine wrote, as those of a round that is at its end."""
+        for slot in slots:
+            self._open(round_, slot, None, None)
+            self._close(slot)
+        round_.ended = True
+        return self._announcer.end(round_, "completed")
+
+    def conclude(self, round_: Round, slot: Slot) -> list[Event]:
+        """Return what can be told now that nothing is awaited for an item any more."""
+        self._ledger.replace(slot, slot.charge())
+        return self._announcer.conclude(round_)
 
     def abandon(self, round_: Round) -> list[Event]:
         """Tell what is known already; open items stay open, as in a failed response."""
@@ -126,8 +141,8 @@ class Accumulator:
 
     def _on_item_done(self, round_: Round, event: up.ItemDone) -> list[Event]:
         item_id = text_of(event.item.get("id"))
-        slot = self._locate(round_, item_id, event.output_index)
-        if slot is None or (slot.closed and self._is_another(round_, item_id, event.output_index)):
+        slot = round_.find(item_id, event.output_index)
+        if slot is None or (slot.closed and round_.is_another(item_id, event.output_index)):
             if text_of(event.item.get("type")) is None:
                 return []
             slot = self._open(round_, self._naming.slot_for(event.item), item_id, event.output_index)
@@ -137,20 +152,9 @@ class Accumulator:
         self._close(slot)
         return self._announcer.advance(round_, slot)
 
-    def _is_another(self, round_: Round, item_id: str | None, index: int | None) -> bool:
-        """Whether what names a closed item must be a new one, rather than a repetition of it."""
-        return item_id not in round_.by_id if item_id else index is None
-
     def _open(self, round_: Round, slot: Slot, item_id: str | None, index: int | None) -> Slot:
         self._ledger.grow(slot, slot.opening_charge())
-        slot.engine_id = item_id
-        if item_id:
-            round_.by_id[item_id] = slot
-        if index is not None:
-            round_.by_index[index] = slot
-        round_.queue.append(slot)
-        round_.last = slot
-        round_.opened += 1
+        round_.take(slot, item_id, index)
         return slot
 
     def _close(self, slot: Slot) -> None:
@@ -159,14 +163,6 @@ class Accumulator:
         slot.close()
         if isinstance(slot, CallSlot) and slot.carried is not None:
             self._ledger.replace(slot, slot.charge())
-
-    def _locate(self, round_: Round, item_id: str | None, index: int | None) -> Slot | None:
-        slot = round_.by_id.get(item_id) if item_id else None
-        if slot is None and index is not None:
-            slot = round_.by_index.get(index)
-        if slot is None and not item_id and index is None:
-            slot = round_.last
-        return slot
 
     def _take_snapshot(self, slot: Slot, item: dict[str, Any]) -> None:
         if item.get("type") != slot.engine_type:
@@ -225,7 +221,7 @@ class Accumulator:
     def _on_part(
         self, round_: Round, event: PartEvent, until: Literal["open", "close"], kind: type[Part] | None = None
     ) -> list[Event]:
-        slot = self._locate(round_, event.item_id, event.output_index)
+        slot = round_.find(event.item_id, event.output_index)
         kind = kind or kind_of_part(event.part, slot)
         slot = self._fit(round_, event, kind, slot)
         if slot.closed:
@@ -285,7 +281,7 @@ class Accumulator:
         return self._announcer.tell_part(round_, slot, part)
 
     def _owner(self, round_: Round, event: up.Located, kind: type[Part]) -> Slot:
-        return self._fit(round_, event, kind, self._locate(round_, event.item_id, event.output_index))
+        return self._fit(round_, event, kind, round_.find(event.item_id, event.output_index))
 
     def _fit(self, round_: Round, event: up.Located, kind: type[Part], slot: Slot | None) -> Slot:
         """Return the item that was found for an event, or a new one where it cannot hold that kind of part."""
@@ -327,7 +323,7 @@ class Accumulator:
     # ------------------------------------------------------------ calls and hosted tools
 
     def _on_arguments_delta(self, round_: Round, event: up.ArgumentsDelta | up.InputDelta) -> list[Event]:
-        slot = self._locate(round_, event.item_id, event.output_index)
+        slot = round_.find(event.item_id, event.output_index)
         if not isinstance(slot, CallSlot) or slot.closed:
             return []
         part = self._part(slot, slot.text_kind, 0)
@@ -335,7 +331,7 @@ class Accumulator:
         return self._announcer.tell_part(round_, slot, part) if slot.carried is None else []
 
     def _on_arguments_done(self, round_: Round, event: up.ArgumentsDone | up.InputDone) -> list[Event]:
-        slot = self._locate(round_, event.item_id, event.output_index)
+        slot = round_.find(event.item_id, event.output_index)
         if not isinstance(slot, CallSlot) or slot.closed:
             return []
         part = self._part(slot, slot.text_kind, 0)
@@ -349,7 +345,7 @@ class Accumulator:
         return self._announcer.tell_part(round_, slot, part)
 
     def _on_hosted(self, round_: Round, event: up.Hosted) -> list[Event]:
-        slot = self._locate(round_, event.item_id, event.output_index)
+        slot = round_.find(event.item_id, event.output_index)
         if not isinstance(slot, OpaqueSlot) or slot.closed:
             return []
         # What waits is retained whole; what is told at once leaves only its text, until the snapshot comes.

@@ -3,7 +3,8 @@
 Within one round one item is told at a time: what arrives for a later item waits in its slot until the earlier one is
 closed. An item's `output_item.done` is held back until the next item begins or the round ends, because only the
 round's end tells whether the last item was cut short. Output indexes are given in the order of announcement, across
-all rounds.
+all rounds. An item that awaits the result of one of the gateway's own tools stays open beyond the round's end, and what
+comes behind it waits as ever.
 """
 
 from collections import deque
@@ -21,23 +22,24 @@ class Round:
 
     Attributes:
         agent: path of the agent the inference belongs to.
-        opened: how many items it has opened.
+        slots: the items it has opened, in this order.
         ended: the engine's terminal event has been taken.
         flow: the text that the engine's last event made grow, if the client has seen all of it.
         response_id: the engine's own id of it, once that has said how it ended.
         model: what the engine calls its model.
         usage: its tokens.
         reason: why it is incomplete.
+        status: what its last item ends as, once that is known.
     """
 
     __slots__ = (
-        "agent", "by_id", "by_index", "ended", "flow", "held", "last", "model", "opened", "queue", "reason",
-        "response_id", "usage",
+        "agent", "by_id", "by_index", "ended", "flow", "held", "last", "model", "queue", "reason", "response_id",
+        "slots", "status", "usage",
     )  # fmt: skip
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
-        self.opened = 0
+        self.slots: list[Slot] = []
         self.ended = False
         self.by_id: dict[str, Slot] = {}
         self.by_index: dict[int, Slot] = {}
@@ -49,6 +51,32 @@ class Round:
         self.model: str | None = None
         self.usage: Usage | None = None
         self.reason: str | None = None
+        self.status: Status | None = None
+
+    def take(self, slot: Slot, item_id: str | None, index: int | None) -> None:
+        """Take a new item under what the engine calls it."""
+        slot.engine_id = item_id
+        if item_id:
+            self.by_id[item_id] = slot
+        if index is not None:
+            self.by_index[index] = slot
+        if not slot.hidden:
+            self.queue.append(slot)
+        self.last = slot
+        self.slots.append(slot)
+
+    def find(self, item_id: str | None, index: int | None) -> Slot | None:
+        """Return the item that an engine's event is about, None for one that is not open yet."""
+        slot = self.by_id.get(item_id) if item_id else None
+        if slot is None and index is not None:
+            slot = self.by_index.get(index)
+        if slot is None and not item_id and index is None:
+            slot = self.last
+        return slot
+
+    def is_another(self, item_id: str | None, index: int | None) -> bool:
+        """Whether what names a closed item must be a new one, rather than a repetition of it."""
+        return item_id not in self.by_id if item_id else index is None
 
 
 class Announcer:
@@ -83,10 +111,19 @@ class Announcer:
         return out
 
     def end(self, round_: Round, status: Status) -> list[Event]:
-        """Return all that is left of a round whose items are closed; the last one gets the given status."""
+        """Return all that is left of a round whose items are closed; the last one gets the given status.
+
+        What awaits something is left, with all behind it, until `conclude`.
+        """
+        round_.status = status
+        return self.conclude(round_)
+
+    def conclude(self, round_: Round) -> list[Event]:
+        """Return what can be told of a round that is at its end, now that one more item is complete."""
         out: list[Event] = []
         self._tell(round_, out)
-        out.extend(self.release(round_, status))
+        if not round_.queue and round_.status is not None:
+            out.extend(self.release(round_, round_.status))
         return out
 
     def release(self, round_: Round, status: Status) -> list[Event]:
@@ -111,6 +148,6 @@ class Announcer:
                 self._told.append(slot)
                 out.append(OutputItemAdded(output_index=slot.output_index, item=slot.skeleton()))
             out += slot.flush()
-            if not slot.closed:
+            if not slot.closed or slot.awaits:
                 return
             round_.held = round_.queue.popleft()

@@ -49,3 +49,15 @@ class InputPart(ArgumentsPart):
 
     def _text_done(self, owner: Owner) -> Event:
         return events.CustomInputDone(input=self.text, item_id=owner.id, output_index=owner.output_index)
+
+
+class McpArgumentsPart(ArgumentsPart):
+    """Arguments of a call of a tool on an MCP server."""
+
+    __slots__ = ()
+
+    def _delta(self, text: str, owner: Owner) -> Event:
+        return events.McpArgumentsDelta(delta=text, item_id=owner.id, output_index=owner.output_index)
+
+    def _text_done(self, owner: Owner) -> Event:
+        return events.McpArgumentsDone(arguments=self.text, item_id=owner.id, output_index=owner.output_index)

@@ -1,12 +1,16 @@
 """Gives the items an engine opens the names a client knows them by: our ids, usable call ids, declared tool names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from gateway.protocol.call_slots import CustomCallSlot, FunctionCallSlot
 from gateway.protocol.carriage import Carriage
+from gateway.protocol.errors import UpstreamError
+from gateway.protocol.hosted import HostedTool
+from gateway.protocol.hosted_slots import ApprovalSlot, McpCallSlot, SurplusSlot, WebSearchSlot
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.parts import Part, ReasoningPart, SummaryPart
-from gateway.protocol.slots import CustomCallSlot, FunctionCallSlot, MessageSlot, OpaqueSlot, ReasoningSlot, Slot
+from gateway.protocol.slots import MessageSlot, OpaqueSlot, ReasoningSlot, Slot
 from gateway.protocol.upstream_events import text_of
 
 MAX_CALL_ID = 64
@@ -21,12 +25,29 @@ class Naming:
         used_call_ids: call ids of the effective input; those of new calls are added.
     """
 
-    __slots__ = ("_carriage", "_mint", "_used")
+    __slots__ = ("_carriage", "_hosted", "_left", "_mint", "_used")
 
     def __init__(self, mint: Callable[[str], str], carriage: Carriage, used_call_ids: set[str]) -> None:
         self._mint = mint
         self._carriage = carriage
         self._used = used_call_ids
+        self._hosted: dict[str, HostedTool] = {}
+        self._left: int | None = None
+
+    def host(self, tools: Iterable[HostedTool], most: int | None) -> None:
+        """Take tools that the gateway runs itself.
+
+        Args:
+            tools: what the engine is offered.
+            most: how many more calls of them are run; None for any number.
+        """
+        self._hosted = {tool.function["name"]: tool for tool in tools}
+        self._left = most
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further call of the gateway's tools is run."""
+        return self._left is not None and self._left <= 0
 
     def slot_for(self, item: dict[str, Any]) -> Slot:
         """Return the slot for an engine's item."""
@@ -50,10 +71,28 @@ class Naming:
         return MessageSlot(self._mint(prefix_of("message")), {})
 
     def name_of(self, upstream: Any) -> str:
-        """Return the client's name of the tool that a call names late."""
+        """Return the client's name of the tool that a call names late.
+
+        Raises:
+            UpstreamError: the gateway runs it itself, and took the call for one of the client's.
+        """
+        if self._hosted and upstream in self._hosted:
+            raise UpstreamError("The upstream named a tool call too late.", code="upstream_invalid_event")
         return self._carriage.resolve(upstream).name if isinstance(upstream, str) else ""
 
+    def _hosted_call(self, tool: HostedTool) -> Slot:
+        item_id = self._mint(prefix_of(tool.kind))
+        if self.exhausted:
+            return SurplusSlot(item_id, tool)
+        if tool.kind == "mcp_approval_request":
+            return ApprovalSlot(item_id, tool)
+        if self._left is not None:
+            self._left -= 1
+        return McpCallSlot(item_id, tool) if tool.kind == "mcp_call" else WebSearchSlot(item_id, tool)
+
     def _function_call(self, item: dict[str, Any]) -> Slot:
+        if self._hosted and (hosted := self._hosted.get(text_of(item.get("name")) or "")) is not None:
+            return self._hosted_call(hosted)
         call_id = self._call_id(item)
         tool = self._carriage.resolve(text_of(item.get("name")) or "")
         if tool.custom:

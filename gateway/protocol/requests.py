@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.protocol import codec
+from gateway.protocol.choice import Offer
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.inputs import json_type, read_input
 from gateway.protocol.response import Response
-from gateway.protocol.tools import Toolset, build_toolset
+from gateway.protocol.tools import HostedTypes, Toolset, build_toolset
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 _Positive = Annotated[int, Meta(ge=1)]
@@ -161,13 +162,16 @@ def read_request(body: bytes, policy: RequestPolicy) -> CreateRequest:
     return check_request(read_object(body, policy.max_depth), policy)
 
 
-def check_request(raw: dict[str, Any], policy: RequestPolicy, *, on_websocket: bool = False) -> CreateRequest:
+def check_request(
+    raw: dict[str, Any], policy: RequestPolicy, *, on_websocket: bool = False, types: HostedTypes | None = None
+) -> CreateRequest:
     """Return the request a decoded object holds, whatever transport brought it.
 
     Args:
         raw: the parameters by name.
         policy: what the operator decided.
         on_websocket: a WebSocket brought it, where warm-ups exist.
+        types: the tools that the gateway runs itself, if there are any.
 
     Raises:
         InvalidRequest: names the parameter at fault.
@@ -191,7 +195,7 @@ def check_request(raw: dict[str, Any], policy: RequestPolicy, *, on_websocket: b
         fields=fields,
         extras=extras,
         items=read_input(fields.input, max_items=policy.max_input_items, remote_images=policy.remote_images),
-        toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools),
+        toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools, types=types),
         generate=generate,
     )
 
@@ -232,16 +236,24 @@ def build_response(request: CreateRequest, *, response_id: str, created_at: int)
 
 
 def build_upstream_body(
-    request: CreateRequest, items: list[dict[str, Any]], *, model: str, stream: bool
+    request: CreateRequest, items: list[dict[str, Any]], offer: Offer, *, model: str, stream: bool
 ) -> dict[str, Any]:
-    """Return the engine's request: the whole effective input, never stored on the engine's side."""
+    """Return the engine's request: the whole effective input, never stored on the engine's side.
+
+    Args:
+        request: what the caller asked for.
+        items: the effective input in the engine's form.
+        offer: the tools of this inference.
+        model: the model's name there.
+        stream: whether it is to answer with events.
+    """
     body: dict[str, Any] = dict(request.extras)
     body["model"] = model
     given = zip(_FORWARDED, _read_forwarded(request.fields), strict=True)
     body |= {name: value for name, value in given if value is not None}
-    if request.toolset.upstream:
-        body["tools"] = request.toolset.upstream
-        body["tool_choice"] = request.toolset.choice
+    if offer.tools:
+        body["tools"] = offer.tools
+        body["tool_choice"] = offer.choice
         if request.fields.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = request.fields.parallel_tool_calls
     body["stream"] = stream

@@ -1,48 +1,92 @@
 """What a request's `tools` and `tool_choice` become for the engine."""
 
 import re
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-from gateway.protocol.carriage import Carriage, upstream_name
+from gateway.protocol.carriage import Carriage
+from gateway.protocol.choice import Offered, Offers, choose
 from gateway.protocol.errors import InvalidRequest
+from gateway.protocol.hosted import HostedTool
 
 # What a header and a log line show of a caller's word.
 _MAX_NAMED = 16
 _NO_WORD = re.compile(r"[^A-Za-z0-9_-]")
+_HOSTED_BY_KIND = {"mcp_call": "mcp", "mcp_approval_request": "mcp", "web_search_call": "web_search"}
+_NOTHING = choose((), None)
+
+
+class HostedTypes(Protocol):
+    """What is known of the tools that the gateway runs itself when a request is read."""
+
+    def runs(self, kind: str) -> bool:
+        """Whether the gateway runs tools of this declared type."""
+        ...
+
+    def check(self, declared: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Check the declarations of one request, each with its path.
+
+        Raises:
+            InvalidRequest: names the parameter at fault.
+        """
+        ...
+
+    def show(self, tool: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a declaration as the response object echoes it."""
+        ...
 
 
 class Toolset(Struct, frozen=True, kw_only=True):
     """The tools of one request.
 
     Attributes:
-        upstream: function tools to offer the engine.
-        choice: `tool_choice` for the engine, None when no tools are offered.
+        offered: function tools for the engine, those of the gateway's own aside.
+        offers: what the engine is offered; where there are hosted tools, only `complete` knows.
         carriage: names of carried tools, for the way back.
         unsupported: types of hosted tools that were left out, in letters, digits, `-` and `_`.
         echo: the tools as the response object shows them.
+        hosted: declarations of tools that the gateway runs.
+        given: `tool_choice` as the caller gave it.
     """
 
-    upstream: list[dict[str, Any]]
-    choice: Any
+    offered: Sequence[Offered]
+    offers: Offers
     carriage: Carriage
     unsupported: tuple[str, ...]
+    echo: list[dict[str, Any]]
+    hosted: Sequence[Mapping[str, Any]] = ()
+    given: Any = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that the engine knows the function tools by, those of the gateway's own aside."""
+        return frozenset(tool.function["name"] for tool in self.offered)
 
     def name_unsupported(self) -> str:
         """Return the types that were left out, as one text; of very many only the first."""
         return ", ".join(self.unsupported[:_MAX_NAMED])
 
-    echo: list[dict[str, Any]]
+    def complete(self, hosted: Sequence[HostedTool]) -> Offers:
+        """Return what the engine is offered now that the gateway's own tools are known.
+
+        Raises:
+            InvalidRequest: `tool_choice` requires a tool that is not offered.
+        """
+        own = [Offered(tool.function, tool.name, tool.label or None, _HOSTED_BY_KIND[tool.kind]) for tool in hosted]
+        return choose([*self.offered, *own], self.given)
 
 
 class _Offer:
     """Collects function tools with the name and namespace the client knows them by."""
 
-    def __init__(self) -> None:
+    def __init__(self, types: HostedTypes | None) -> None:
         self.carriage = Carriage()
         self.unsupported: dict[str, None] = {}
-        self.tools: list[tuple[dict[str, Any], str, str | None]] = []
+        self.tools: list[Offered] = []
+        self.hosted: list[tuple[str, dict[str, Any]]] = []
+        self.types = types
         self._names: set[str] = set()
 
     def add(self, tool: Any, path: str, namespace: str | None = None) -> None:
@@ -53,6 +97,8 @@ class _Offer:
             self._add_namespace(tool, path)
         elif kind in ("function", "custom"):
             self._add_function(tool, path, namespace)
+        elif self._is_hosted(kind) and namespace is None:
+            self.hosted.append((path, tool))
         else:
             self.unsupported[_NO_WORD.sub("", kind[:64]) or "unnamed"] = None
 
@@ -79,17 +125,31 @@ class _Offer:
                 param=f"{path}.name",
             )
         self._names.add(carried["name"])
-        self.tools.append((carried, name, namespace))
+        self.tools.append(Offered(carried, name, namespace))
+
+    def echo(self, tool: dict[str, Any]) -> dict[str, Any]:
+        if self.types is not None and self._is_hosted(tool["type"]):
+            return self.types.show(tool)
+        return _echo(tool)
+
+    def _is_hosted(self, kind: str) -> bool:
+        return self.types is not None and self.types.runs(kind)
 
 
-def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int) -> Toolset:
+def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int, types: HostedTypes | None = None) -> Toolset:
     """Return the engine's tools and choice; hosted tools the gateway cannot run are left out and named.
+
+    Args:
+        tools: as the caller gave them.
+        choice: `tool_choice` likewise.
+        max_tools: most entries, those inside namespaces included.
+        types: the tools that the gateway runs itself, if there are any.
 
     Raises:
         InvalidRequest: a malformed tool or choice, or a choice that requires a tool that is not offered.
     """
     if not tools and choice in (None, "auto", "none"):
-        return Toolset(upstream=[], choice=None, carriage=Carriage(), unsupported=(), echo=[])
+        return Toolset(offered=(), offers=_NOTHING, carriage=Carriage(), unsupported=(), echo=[])
     given = tools or []
     count = len(given) + sum(map(_count_members, given))
     if count > max_tools:
@@ -99,16 +159,19 @@ def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int) -> To
             bound="responses.max_tools",
             param="tools",
         )
-    offer = _Offer()
+    offer = _Offer(types)
     for index, tool in enumerate(given):
         offer.add(tool, f"tools[{index}]")
-    offered, upstream_choice = _choose(offer, choice)
+    if types is not None and offer.hosted:
+        types.check(offer.hosted)
     return Toolset(
-        upstream=offered,
-        choice=upstream_choice if offered else None,
+        offered=offer.tools,
+        offers=choose(offer.tools, choice, pending=bool(offer.hosted)),
         carriage=offer.carriage,
         unsupported=tuple(offer.unsupported),
-        echo=[_echo(tool) for tool in given],
+        echo=[offer.echo(tool) for tool in given],
+        hosted=[tool for _, tool in offer.hosted],
+        given=choice,
     )
 
 
@@ -117,46 +180,7 @@ def _count_members(tool: Any) -> int:
     return len(members) if isinstance(members, list) else 0
 
 
-def _choose(offer: _Offer, choice: Any) -> tuple[list[dict[str, Any]], Any]:
-    every = [tool for tool, _, _ in offer.tools]
-    if choice is None or choice in ("auto", "none"):
-        return every, choice or "auto"
-    if choice == "required":
-        if not every:
-            raise _refuse("requires a tool call, but no tool is offered that this gateway can carry", "tool_choice")
-        return every, choice
-    if not isinstance(choice, dict):
-        raise _refuse('must be "none", "auto", "required" or an object', "tool_choice")
-    kind = choice.get("type")
-    if kind == "allowed_tools":
-        return _allow(offer, choice)
-    if kind not in ("function", "custom"):
-        raise _refuse(
-            f"requires a hosted tool of type '{str(kind)[:64]}', which this gateway cannot run", "tool_choice"
-        )
-    name, namespace = choice.get("name"), choice.get("namespace")
-    upstream = upstream_name(str(name), namespace if isinstance(namespace, str) else None)
-    if not any(tool["name"] == upstream for tool in every):
-        raise _refuse(f"names the tool '{str(name)[:64]}', which is not among the tools", "tool_choice.name")
-    return every, {"type": "function", "name": upstream}
-
-
-def _allow(offer: _Offer, choice: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
-    mode, listed = choice.get("mode", "auto"), choice.get("tools")
-    if mode not in ("auto", "required") or not isinstance(listed, list):
-        raise _refuse('of type allowed_tools needs a mode ("auto" or "required") and a list of tools', "tool_choice")
-    names = {entry["name"] for entry in listed if isinstance(entry, dict) and isinstance(entry.get("name"), str)}
-    allowed = [tool for tool, name, namespace in offer.tools if name in names or namespace in names]
-    if mode == "required" and not allowed:
-        raise _refuse("requires one of the allowed tools, but none of them is offered", "tool_choice.tools")
-    return allowed, mode
-
-
 def _echo(tool: dict[str, Any]) -> dict[str, Any]:
     if tool.get("type") != "function":
         return tool
     return {"description": None, "parameters": None, "strict": None, **tool}
-
-
-def _refuse(what: str, param: str) -> InvalidRequest:
-    return InvalidRequest(f"'tool_choice' {what}.", code="invalid_value", param=param)

@@ -4,7 +4,7 @@ A turn never awaits and never reads a clock: time comes as an argument, ids from
 moves the bytes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Raw, ValidationError, structs
@@ -16,6 +16,8 @@ from gateway.protocol.announcer import Round
 from gateway.protocol.carriage import Carriage
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, UpstreamError
 from gateway.protocol.events import ErrorDetail, ErrorEvent, Event
+from gateway.protocol.hosted import HostedResult, HostedTool, Listed
+from gateway.protocol.hosted_slots import HostedSlot, ListingSlot
 from gateway.protocol.ledger import Ledger
 from gateway.protocol.lifecycle import Phase, move
 from gateway.protocol.limits import MINIMAL_ERROR_BYTES, Limits
@@ -136,6 +138,52 @@ class Turn:
                 self._take(round_, up.ItemDone(item=item, output_index=index))
         self._take(round_, up.Completed(response=up.read_snapshot(body)))
         return self._hand_over()
+
+    # ------------------------------------------------------------ the gateway's own tools
+
+    def host(self, tools: Iterable[HostedTool], most: int | None) -> None:
+        """Take the engine's calls of these tools as calls that the gateway runs, `most` of them at most."""
+        self._items.naming.host(tools, most)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further call of the gateway's tools is run."""
+        return self._items.naming.exhausted
+
+    def open_items(self, round_: Round, slots: Sequence[HostedSlot | ListingSlot]) -> list[Event]:
+        """Take items that no engine wrote as those of a round of their own, and return what can be told of them.
+
+        Raises:
+            ResourceLimitExceeded: as `ingest`.
+        """
+        return self._number(self._items.open(round_, slots))
+
+    def conclude_call(self, round_: Round, slot: HostedSlot, result: HostedResult) -> list[Event]:
+        """Take the result of a call; what is told follows the order of the items, not of the results.
+
+        Raises:
+            ResourceLimitExceeded: as `ingest`.
+        """
+        slot.conclude(result)
+        return self._number(self._items.conclude(round_, slot))
+
+    def conclude_listing(self, round_: Round, slot: ListingSlot, listed: Listed) -> list[Event]:
+        """Take what came of asking a server for its tools, as `conclude_call`.
+
+        Raises:
+            ResourceLimitExceeded: as `ingest`.
+        """
+        slot.conclude(listed)
+        return self._number(self._items.conclude(round_, slot))
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the response will end as incomplete."""
+        return self._reason is not None
+
+    def cut_short(self, reason: str) -> None:
+        """Let the response end as incomplete."""
+        self._reason = reason
 
     # ------------------------------------------------------------ the way out
 

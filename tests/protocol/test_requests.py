@@ -73,7 +73,7 @@ def read(policy=None, **given):
 
 
 def body_of(request):
-    return build_upstream_body(request, request.items, model="engine-model", stream=True)
+    return build_upstream_body(request, request.items, request.toolset.offers.first, model="engine-model", stream=True)
 
 
 def refusal_of(policy=None, **given):
@@ -120,7 +120,9 @@ def test_zero_is_no_way_around_a_refusal():
 
 def test_the_engine_gets_its_own_model_name_the_items_and_no_state():
     request = read(store=True, stream=False)
-    assert build_upstream_body(request, request.items, model="engine-model", stream=False) == {
+    assert build_upstream_body(
+        request, request.items, request.toolset.offers.first, model="engine-model", stream=False
+    ) == {
         "model": "engine-model",
         "stream": False,
         "store": False,

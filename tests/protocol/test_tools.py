@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.protocol.carriage import Carried
+from gateway.protocol.choice import Offer
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.tools import build_toolset
 
@@ -22,14 +23,14 @@ def build(tools, choice=None):
 @pytest.mark.parametrize("tools", [None, []])
 def test_no_tools_no_choice(tools):
     toolset = build(tools, "auto")
-    assert (toolset.upstream, toolset.choice, toolset.unsupported, toolset.echo) == ([], None, (), [])
+    assert (toolset.offers.first, toolset.unsupported, toolset.echo) == (Offer([], None), (), [])
 
 
 def test_functions_pass_and_the_rest_is_carried_or_left_out():
     toolset = build([*ALL, {"type": "mcp", "server_label": "s"}, SEARCH])
-    assert [tool["name"] for tool in toolset.upstream] == ["f", "g", "shell", "mail__get", "mail__shell"]
-    assert {tool["type"] for tool in toolset.upstream} == {"function"}
-    assert toolset.choice == "auto"
+    assert [tool["name"] for tool in toolset.offers.first.tools] == ["f", "g", "shell", "mail__get", "mail__shell"]
+    assert {tool["type"] for tool in toolset.offers.first.tools} == {"function"}
+    assert toolset.offers.first.choice == "auto"
     assert toolset.unsupported == ("web_search", "mcp")
     assert toolset.carriage.resolve("mail__shell") == Carried("shell", "mail", custom=True)
 
@@ -45,11 +46,11 @@ def test_the_echo_is_what_the_caller_sent_with_functions_complete():
 
 @pytest.mark.parametrize("choice", ["auto", "none", "required"])
 def test_words_pass(choice):
-    assert build([F], choice).choice == choice
+    assert build([F], choice).offers.first.choice == choice
 
 
 def test_no_choice_is_auto():
-    assert build([F], None).choice == "auto"
+    assert build([F], None).offers.first.choice == "auto"
 
 
 @pytest.mark.parametrize(
@@ -63,8 +64,8 @@ def test_no_choice_is_auto():
 )
 def test_one_tool_can_be_required_by_the_name_its_caller_knows(choice, name):
     toolset = build(ALL, choice)
-    assert toolset.choice == {"type": "function", "name": name}
-    assert len(toolset.upstream) == 5
+    assert toolset.offers.first.choice == {"type": "function", "name": name}
+    assert len(toolset.offers.first.tools) == 5
 
 
 @pytest.mark.parametrize(
@@ -78,14 +79,14 @@ def test_one_tool_can_be_required_by_the_name_its_caller_knows(choice, name):
 )
 def test_allowed_tools_are_the_only_ones_offered(listed, offered):
     toolset = build(ALL, {"type": "allowed_tools", "tools": listed})
-    assert [tool["name"] for tool in toolset.upstream] == offered
-    assert toolset.choice == ("auto" if offered else None)
+    assert [tool["name"] for tool in toolset.offers.first.tools] == offered
+    assert toolset.offers.first.choice == ("auto" if offered else None)
     assert len(toolset.echo) == 5
 
 
 def test_allowed_tools_can_be_required():
     choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]}
-    assert build(ALL, choice).choice == "required"
+    assert build(ALL, choice).offers.first.choice == "required"
 
 
 @pytest.mark.parametrize(
@@ -130,12 +131,12 @@ def test_refusals_name_the_field(tools, choice, param, code, words):
 def test_a_namespace_inside_a_namespace_is_left_out():
     nested = {"type": "namespace", "name": "outer", "tools": [MAIL, F]}
     toolset = build([nested])
-    assert [tool["name"] for tool in toolset.upstream] == ["outer__f"]
+    assert [tool["name"] for tool in toolset.offers.first.tools] == ["outer__f"]
     assert toolset.unsupported == ("namespace",)
 
 
 def test_members_of_namespaces_count():
-    assert len(build([NINE]).upstream) == 9
+    assert len(build([NINE]).offers.first.tools) == 9
 
 
 def test_unsupported_types_are_shown_as_a_header_can_hold_them():

@@ -1,0 +1,112 @@
+"""What an engine is told of the gateway's own tools in history: function calls and their outputs.
+
+Such a call has no id besides that of its item, so that is its `call_id` as well; a call that was approved first has
+that of the request for approval. The same items are told in the round after a call and in every continuation, which
+keeps the prefixes of engines' caches.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.protocol import codec
+from gateway.protocol.hosted import name_function
+
+Item = dict[str, Any]
+
+_TYPES = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "web_search_call"})
+_WEB_SEARCH = "web_search"
+_NO_OUTPUT = "The tool call has no output."
+_NO_SOURCES = "The results of this search are no longer at hand; the answer that followed was made from them."
+_DECLINED = "The user declined this tool call."
+
+
+def recall_hosted(items: list[Item]) -> list[Item]:
+    """Return items in which those of the gateway's own tools are function calls and outputs; listings are left out."""
+    if not any(item.get("type") in _TYPES for item in items):
+        return items
+    out: list[Item] = []
+    for item in items:
+        match item.get("type"):
+            case "mcp_call":
+                recall_call(out, item, _read_outcome(item))
+            case "mcp_approval_request":
+                out.append(_build_call(item, item.get("id")))
+            case "mcp_approval_response":
+                if item.get("approve") is not True:
+                    recall_output(out, item.get("approval_request_id"), tell_refusal(item.get("reason")))
+            case "web_search_call":
+                recall_search(out, item, None)
+            case "mcp_list_tools":
+                pass
+            case _:
+                out.append(item)
+    return out
+
+
+def recall_call(out: list[Item], item: Mapping[str, Any], output: str) -> None:
+    """Add an `mcp_call` and its output; one that was approved was told of by the request for it."""
+    call_id = item.get("approval_request_id") or item.get("id")
+    if not item.get("approval_request_id"):
+        out.append(_build_call(item, call_id))
+    recall_output(out, call_id, output)
+
+
+def recall_search(out: list[Item], item: Mapping[str, Any], output: str | None) -> None:
+    """Add a `web_search_call` and what it found; where that is no longer known, what the item tells of it."""
+    given = item.get("action")
+    action: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    queries = action.get("queries") or [action.get("query") or action.get("url") or ""]
+    out.append(
+        {
+            "type": "function_call",
+            "call_id": item.get("id"),
+            "name": _WEB_SEARCH,
+            "arguments": codec.encode({"queries": queries}).decode(),
+        }
+    )
+    recall_output(out, item.get("id"), _read_sources(action) if output is None else output)
+
+
+def recall_output(out: list[Item], call_id: Any, output: str) -> None:
+    """Put an output right behind the call it belongs to, or at the end."""
+    told = {"type": "function_call_output", "call_id": call_id, "output": output}
+    for index in range(len(out) - 1, -1, -1):
+        if out[index].get("call_id") == call_id and out[index].get("type") == "function_call":
+            out.insert(index + 1, told)
+            return
+    out.append(told)
+
+
+def tell_refusal(reason: Any) -> str:
+    """Return what a model is told of a call that was not approved."""
+    return f"{_DECLINED} Reason: {reason}" if isinstance(reason, str) and reason else _DECLINED
+
+
+def _build_call(item: Mapping[str, Any], call_id: Any) -> Item:
+    return {
+        "type": "function_call",
+        "call_id": call_id,
+        "name": name_function(str(item.get("server_label")), str(item.get("name"))),
+        "arguments": item.get("arguments"),
+    }
+
+
+def _read_outcome(item: Mapping[str, Any]) -> str:
+    output, error = item.get("output"), item.get("error")
+    if isinstance(output, str) and output:
+        return output
+    if isinstance(error, str):
+        return error
+    if isinstance(error, dict):
+        content = error.get("content")
+        texts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        told = "\n".join(text for text in [error.get("message"), *texts] if isinstance(text, str))
+        return told or codec.encode(error).decode()
+    return output if isinstance(output, str) else _NO_OUTPUT
+
+
+def _read_sources(action: Mapping[str, Any]) -> str:
+    sources = action.get("sources")
+    urls = [source.get("url") for source in sources if isinstance(source, dict)] if isinstance(sources, list) else []
+    listed = "\n".join(url for url in urls if isinstance(url, str))
+    return f"Sources found:\n{listed}" if listed else _NO_SOURCES
