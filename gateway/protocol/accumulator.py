@@ -12,6 +12,7 @@ from gateway.protocol import upstream_events as up
 from gateway.protocol.announcer import Announcer, Round
 from gateway.protocol.call_slots import CallSlot
 from gateway.protocol.carriage import Carriage
+from gateway.protocol.citations import Sources
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import Event, read_hosted
 from gateway.protocol.flow import Flow
@@ -46,6 +47,9 @@ class Accumulator:
         carriage: names of carried tools.
         used_call_ids: call ids of the effective input; those of new calls are added.
         summary_mode: whether reasoning text is told as reasoning, as summaries, or as both.
+
+    Attributes:
+        sources: what texts from now on may cite, None for nothing.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Accumulator:
         self._naming = Naming(mint, carriage, used_call_ids)
         self._summary_mode = summary_mode
         self._announcer = Announcer()
+        self.sources: Sources | None = None
 
     @property
     def naming(self) -> Naming:
@@ -210,6 +215,8 @@ class Accumulator:
         if part.half:
             half, part.half = part.half, ""
             self._push(slot, part, half)
+        if self.sources is not None and isinstance(part, TextPart) and not part.settled:
+            self._ledger.grow(slot, part.cite(self.sources))
 
     def _take_name(self, slot: CallSlot, name: Any) -> None:
         if not slot.name and (known := self._naming.name_of(name)):

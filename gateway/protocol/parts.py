@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from msgspec import to_builtins
 
 from gateway.protocol import events, items
+from gateway.protocol.citations import Sources
 from gateway.protocol.events import Event
-from gateway.protocol.ledger import charge
+from gateway.protocol.ledger import VALUE_BYTES, charge
 from gateway.protocol.upstream_events import text_of
 
 
@@ -139,10 +140,10 @@ class Part:
             text = self._pending[0] if len(self._pending) == 1 else "".join(self._pending)
             self._pending.clear()
             out.append(self._delta(text, owner))
+        out += self._details(owner)
         if self.settled and not self._said_text:
             self._said_text = True
             out.append(self._text_done(owner))
-        out += self._details(owner)
         if self.closed and not self._said_done:
             self._said_done = True
             out += self._done(owner)
@@ -184,13 +185,20 @@ class Part:
 
 
 class TextPart(Part):
-    """Text of a message, with its annotations and log probabilities."""
+    """Text of a message, with its annotations and log probabilities.
 
-    __slots__ = ("_annotations_said", "_logprobs_pending", "annotations", "logprobs")
+    Attributes:
+        annotations: all of them, the engine's and the gateway's.
+        cited: the gateway added some, so that a snapshot of the engine's cannot replace them.
+        logprobs: of its tokens.
+    """
+
+    __slots__ = ("_annotations_said", "_logprobs_pending", "annotations", "cited", "logprobs")
 
     def __init__(self, index: int) -> None:
         Part.__init__(self, index)
         self.annotations: list[Any] = []
+        self.cited = False
         self.logprobs: list[Any] = []
         self._annotations_said = 0
         self._logprobs_pending: list[Any] = []
@@ -203,7 +211,7 @@ class TextPart(Part):
     def adopt(self, annotations: Any, logprobs: Any) -> int:
         """Take a snapshot's lists where it has any; returns by how many bytes the charge grows."""
         grown = 0
-        if isinstance(annotations, list) and annotations and annotations != self.annotations:
+        if isinstance(annotations, list) and annotations and annotations != self.annotations and not self.cited:
             grown += charge(annotations) - charge(self.annotations)
             self.annotations = annotations
             self._annotations_said = len(annotations)
@@ -211,6 +219,13 @@ class TextPart(Part):
             grown += charge(logprobs) - charge(self.logprobs)
             self.logprobs = logprobs
         return grown
+
+    def cite(self, sources: Sources) -> int:
+        """Annotate the finished text where it cites a source; returns by how many bytes the charge grows."""
+        found = sources.cite(self.text)
+        self.cited = bool(found)
+        self.annotations = [*self.annotations, *found]
+        return charge(found) - VALUE_BYTES
 
     def render(self) -> items.OutputText:
         """Return the text with its annotations and log probabilities."""

@@ -14,6 +14,7 @@ from gateway.protocol import upstream_events as up
 from gateway.protocol.accumulator import Accumulator, SummaryMode
 from gateway.protocol.announcer import Round
 from gateway.protocol.carriage import Carriage
+from gateway.protocol.citations import Source, Sources
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, UpstreamError
 from gateway.protocol.events import ErrorDetail, ErrorEvent, Event
 from gateway.protocol.hosted import HostedResult, HostedTool, Listed
@@ -101,6 +102,12 @@ class Turn:
     def open_round(self, agent: str = _ROOT) -> Round:
         """Return a new round: one upstream inference of one agent. Several may be open at once."""
         return Round(agent)
+
+    def permit_citing(self, sources: Iterable[Source]) -> None:
+        """Have messages from now on annotated where they cite one of these sources."""
+        if self._items.sources is None:
+            self._items.sources = Sources()
+        self._items.sources.add(sources)
 
     def ingest(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
         """Take one engine event and return the client's events, numbered.
