@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from gateway.protocol import codec
+from gateway.protocol.citations import Source
 
 HostedKind = Literal["mcp_call", "mcp_approval_request", "web_search_call"]
 """The type of the item that a call of a hosted tool becomes."""
@@ -43,14 +44,14 @@ class HostedResult(Struct, frozen=True, kw_only=True):
         size: bytes of the raw output, which count as retained.
         fields: members of the finished item that only the result tells: `output`, `error`, `status`, `action`.
         failed: whether the tool failed.
-        annotations: sources that the model's next message may cite, as the API's annotation objects.
+        sources: what later messages of the response may cite.
     """
 
     output: str
     size: int
     fields: Mapping[str, Any]
     failed: bool = False
-    annotations: Sequence[Mapping[str, Any]] = ()
+    sources: Sequence[Source] = ()
 
 
 class Listed(Struct, frozen=True, kw_only=True):

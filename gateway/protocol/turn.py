@@ -172,6 +172,8 @@ class Turn:
             ResourceLimitExceeded: as `ingest`.
         """
         slot.conclude(result)
+        if result.sources:
+            self.permit_citing(result.sources)
         return self._number(self._items.conclude(round_, slot))
 
     def conclude_listing(self, round_: Round, slot: ListingSlot, listed: Listed) -> list[Event]:
