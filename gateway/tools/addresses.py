@@ -1,0 +1,89 @@
+"""Which addresses a tool may connect to, decided on the address that is connected to.
+
+A name is looked up once and the connection goes to what was found, so that a name whose address changes between a check
+and its use leads nowhere else.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+
+import httpcore2
+
+_NAT64 = ip_network("64:ff9b::/96")
+_MOST_ADDRESSES = 4
+
+
+class AddressRefused(httpcore2.ConnectError):
+    """A name leads to private addresses alone."""
+
+
+def is_public(address: str) -> bool:
+    """Tell whether an IP address is one of the public internet, an IPv4 address inside an IPv6 one included."""
+    found: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
+    if isinstance(found, IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour or (found.teredo and found.teredo[1])
+        if found in _NAT64:
+            inner = IPv4Address(int(found) & 0xFFFF_FFFF)
+        if inner:
+            found = inner
+    return found.is_global and not found.is_multicast
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    """Return the addresses of a host.
+
+    Raises:
+        httpcore2.ConnectError: it has none.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore2.ConnectError("the name cannot be resolved") from error
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens connections for an HTTP client, to permitted addresses only.
+
+    Args:
+        allow_private: permit loopback, private and link-local addresses too.
+    """
+
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        self._inner = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to the first address of the host that is permitted and answers.
+
+        Raises:
+            AddressRefused: none is permitted.
+            httpcore2.ConnectError: none answers.
+            httpcore2.ConnectTimeout: the last one tried did not answer in time.
+        """
+        addresses = await look_up(host, port)
+        permitted = [address for address in addresses if self._allow_private or is_public(address)]
+        if not permitted:
+            raise AddressRefused("the host has a private address")
+        failure: Exception | None = None
+        for address in permitted[:_MOST_ADDRESSES]:
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
