@@ -21,7 +21,6 @@ from gateway.engine.session import Continuation, Session, Sessions
 from gateway.engine.usage import UsageBook
 from gateway.ports import Clock, Deletion, Ids, Store, Upstream
 from gateway.protocol import codec
-from gateway.protocol.carriage import carry_item
 from gateway.protocol.errors import (
     GatewayError,
 )
@@ -206,7 +205,7 @@ class Engine:
             caller=caller,
             request=request,
             inputs=new,
-            items=[carry_item(item) for item in items],
+            items=request.toolset.carriage.carry(items),
             turn=turn,
             lineage=Lineage(
                 history=stored,

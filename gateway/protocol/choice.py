@@ -5,10 +5,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.protocol.client_tools import CLIENT_TOOLS
 from gateway.protocol.errors import InvalidRequest
 
 _MCP = "mcp"
 _WEB_SEARCH = "web_search"
+# Tools that a choice means by their names; others have only a type.
+_NAMED = ("function", "custom")
+# The beginnings of types that a choice may word in several ways.
+_FAMILIES = (_WEB_SEARCH, "computer")
 
 
 class Offered(Struct, frozen=True):
@@ -18,13 +23,13 @@ class Offered(Struct, frozen=True):
         function: the tool as the engine gets it.
         name: its own name.
         group: its namespace, or the `server_label` of its server; None without.
-        hosted: `mcp` or `web_search` for a tool the gateway runs, else empty.
+        kind: `function`, `custom`, another declared type, or `mcp` or `web_search` for a tool the gateway runs.
     """
 
     function: dict[str, Any]
     name: str
     group: str | None = None
-    hosted: str = ""
+    kind: str = "function"
 
 
 class Offer(Struct, frozen=True):
@@ -78,10 +83,12 @@ def choose(offered: Sequence[Offered], choice: Any, *, pending: bool = False) ->
     kind = choice.get("type")
     if kind == "allowed_tools":
         return _allow(offered, choice, pending=pending)
-    if kind in ("function", "custom"):
+    if kind in _NAMED:
         return _first(every, {"type": "function", "name": _find_name(offered, choice)}, every)
-    wanted = [tool for tool in offered if _is_hosted(tool, choice)]
-    if not wanted and not (pending and (kind == _MCP or _is_search(kind))):
+    wanted = [tool for tool in offered if _means(choice, tool)]
+    if not wanted and not (pending and _family(kind) in (_MCP, _WEB_SEARCH)):
+        if kind in CLIENT_TOOLS:
+            raise _refuse(f"names a tool of type '{kind}', which is not among the tools", "tool_choice")
         raise _refuse(
             f"requires a hosted tool of type '{str(kind)[:64]}', which this gateway cannot run", "tool_choice"
         )
@@ -93,7 +100,7 @@ def choose(offered: Sequence[Offered], choice: Any, *, pending: bool = False) ->
 def _find_name(offered: Sequence[Offered], choice: dict[str, Any]) -> str:
     name, namespace = choice.get("name"), choice.get("namespace")
     for tool in offered:
-        if tool.name == name and tool.group == namespace and not tool.hosted:
+        if (tool.name, tool.group) == (name, namespace) and _means(choice, tool):
             return str(tool.function["name"])
     raise _refuse(f"names the tool '{str(name)[:64]}', which is not among the tools", "tool_choice.name")
 
@@ -103,38 +110,25 @@ def _allow(offered: Sequence[Offered], choice: dict[str, Any], *, pending: bool)
     if mode not in ("auto", "required") or not isinstance(listed, list):
         raise _refuse('of type allowed_tools needs a mode ("auto" or "required") and a list of tools', "tool_choice")
     entries = [entry for entry in listed if isinstance(entry, dict)]
-    names = {entry["name"] for entry in entries if isinstance(entry.get("name"), str) and not _names_hosted(entry)}
-    allowed = [
-        tool.function
-        for tool in offered
-        if (
-            any(_is_hosted(tool, entry) for entry in entries)
-            if tool.hosted
-            else tool.name in names or tool.group in names
-        )
-    ]
+    allowed = [tool.function for tool in offered if any(_means(entry, tool) for entry in entries)]
     if mode == "required" and not allowed and not pending:
         raise _refuse("requires one of the allowed tools, but none of them is offered", "tool_choice.tools")
     return _first(allowed, mode, allowed)
 
 
-def _names_hosted(entry: dict[str, Any]) -> bool:
-    return entry.get("type") == _MCP or _is_search(entry.get("type"))
+def _means(entry: dict[str, Any], tool: Offered) -> bool:
+    """Whether a choice, or an entry of its list, means a tool; the name of a namespace means all that is in it."""
+    kind, name = entry.get("type"), entry.get("name")
+    if tool.kind in _NAMED:
+        typed = kind in _NAMED or _family(kind) in (_MCP, _WEB_SEARCH)
+        return (kind == tool.kind or not typed) and isinstance(name, str) and name in (tool.name, tool.group)
+    if tool.kind == _MCP and entry.get("server_label") != tool.group:
+        return False
+    return _family(kind) == _family(tool.kind) and name in (None, tool.name)
 
 
-def _is_hosted(tool: Offered, entry: dict[str, Any]) -> bool:
-    """Whether an entry means this tool of the gateway's: a server and perhaps one tool of it, or the web search."""
-    if tool.hosted == _MCP:
-        return (
-            entry.get("type") == _MCP
-            and entry.get("server_label") == tool.group
-            and entry.get("name") in (None, tool.name)
-        )
-    return tool.hosted == _WEB_SEARCH and _is_search(entry.get("type"))
-
-
-def _is_search(kind: Any) -> bool:
-    return isinstance(kind, str) and kind.startswith(_WEB_SEARCH)
+def _family(kind: Any) -> Any:
+    return next((family for family in _FAMILIES if isinstance(kind, str) and kind.startswith(family)), kind)
 
 
 def _same(tools: list[dict[str, Any]], choice: Any) -> Offers:

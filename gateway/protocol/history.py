@@ -6,7 +6,10 @@ from typing import Any
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.items import CLIENT_CALLS, CLIENT_OUTPUTS
 
-_WORDS = {"function_call": "function call", "custom_tool_call": "custom tool call"}
+# A search without a call id is none that a client was asked for.
+_SEARCHES = ("tool_search_call", "tool_search_output")
+# Clients of before there was an output of its own answer a local shell call as that of a function.
+_OTHER_OUTPUTS = {"local_shell_call": "function_call_output"}
 
 
 def drop_incomplete_calls(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -29,11 +32,13 @@ def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any
     for position, item in enumerate([*history, *new]):
         kind = item.get("type")
         call_id = str(item.get("call_id"))
+        if kind in _SEARCHES and not item.get("call_id"):
+            continue
         if kind in CLIENT_CALLS:
             pending[call_id] = str(kind)
         elif kind in CLIENT_OUTPUTS:
             waiting = pending.get(call_id)
-            if waiting == CLIENT_OUTPUTS[str(kind)]:
+            if waiting is not None and kind in (CLIENT_CALLS[waiting], _OTHER_OUTPUTS.get(waiting)):
                 del pending[call_id]
                 answered.add(call_id)
             elif position >= first_new:
@@ -41,7 +46,7 @@ def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any
     if pending:
         call_id, kind = next(iter(pending.items()))
         raise InvalidRequest(
-            f"No tool output found for {_WORDS[kind]} {call_id[:128]}.", code="missing_tool_output", param="input"
+            f"No tool output found for {_name(kind)} {call_id[:128]}.", code="missing_tool_output", param="input"
         )
 
 
@@ -51,12 +56,18 @@ def call_ids(items: Iterable[dict[str, Any]]) -> set[str]:
 
 
 def _refuse_output(kind: str, call_id: str, waiting: str | None, *, duplicate: bool) -> InvalidRequest:
-    word = _WORDS[CLIENT_OUTPUTS[kind]]
+    word = _name(CLIENT_OUTPUTS[kind])
     shown = call_id[:128]
     if waiting is not None:
-        message = f"Call {shown} is a {_WORDS[waiting]}; answer it with a {CLIENT_CALLS[waiting]}."
+        message = f"Call {shown} is {_name(waiting, article=True)}; answer it with a {CLIENT_CALLS[waiting]}."
     elif duplicate:
         message = f"The {word} with call_id {shown} already has an output."
     else:
         message = f"No tool call found for {word} output with call_id {shown}."
     return InvalidRequest(message, code="invalid_tool_output", param="input")
+
+
+def _name(kind: str, *, article: bool = False) -> str:
+    """Return a type of call in words."""
+    words = kind.replace("_", " ")
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}" if article else words

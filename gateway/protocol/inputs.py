@@ -21,8 +21,25 @@ REQUIRED_TEXT: dict[str, tuple[str, ...]] = {
     "custom_tool_call": ("call_id", "name", "input"),
     "function_call_output": ("call_id",),
     "custom_tool_call_output": ("call_id",),
+    "shell_call": ("call_id",),
+    "shell_call_output": ("call_id",),
+    "local_shell_call": ("call_id",),
+    "local_shell_call_output": ("call_id", "output"),
+    "apply_patch_call": ("call_id",),
+    "apply_patch_call_output": ("call_id", "status"),
+    "computer_call": ("call_id",),
+    "computer_call_output": ("call_id",),
     "item_reference": ("id",),
     "compaction": ("encrypted_content",),
+}
+REQUIRED_VALUES: dict[str, tuple[str, type]] = {
+    "shell_call": ("action", dict),
+    "shell_call_output": ("output", list),
+    "local_shell_call": ("action", dict),
+    "apply_patch_call": ("operation", dict),
+    "computer_call_output": ("output", dict),
+    "tool_search_output": ("tools", list),
+    "additional_tools": ("tools", list),
 }
 
 
@@ -66,18 +83,32 @@ def _read_item(value: Any, path: str, remote_images: bool) -> dict[str, Any]:
             code="invalid_value",
             param=f"{path}.type",
         )
+    if kind == "message":
+        _check_message(item, path, remote_images)
+    else:
+        _check_other(item, kind, path, remote_images)
+    return item
+
+
+def _check_other(item: dict[str, Any], kind: str, path: str, remote_images: bool) -> None:
+    if kind == "local_shell_call_output" and "id" in item:
+        # The API's own form of it names the call by this.
+        item.setdefault("call_id", item["id"])
     for key in REQUIRED_TEXT.get(kind, ()):
         if not isinstance(item.get(key), str) or (key == "call_id" and not item[key]):
             raise _wrong_type(f"{path}.{key}", "a non-empty string" if key == "call_id" else "a string", item.get(key))
-    if kind == "message":
-        _check_message(item, path, remote_images)
-    elif kind in ("function_call_output", "custom_tool_call_output"):
+    if kind in REQUIRED_VALUES:
+        key, due = REQUIRED_VALUES[kind]
+        if not isinstance(item.get(key), due):
+            raise _wrong_type(f"{path}.{key}", "an object" if due is dict else "a list", item.get(key))
+    if kind in ("function_call_output", "custom_tool_call_output"):
         _check_content(item.get("output"), f"{path}.output", remote_images)
+    elif kind == "computer_call_output":
+        _check_media(item["output"], f"{path}.output", remote_images)
     elif kind == "reasoning":
         for key in ("summary", "content"):
             if key in item and not isinstance(item[key], str):
                 _check_content(item[key], f"{path}.{key}", remote_images)
-    return item
 
 
 def _check_message(item: dict[str, Any], path: str, remote_images: bool) -> None:

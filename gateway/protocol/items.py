@@ -99,5 +99,10 @@ INPUT_TYPES: frozenset[str] = frozenset(
 CLIENT_CALLS: dict[str, str] = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
+    "shell_call": "shell_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "tool_search_call": "tool_search_output",
+    "computer_call": "computer_call_output",
 }
 CLIENT_OUTPUTS: dict[str, str] = {output: call for call, output in CLIENT_CALLS.items()}

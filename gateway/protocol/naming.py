@@ -5,6 +5,8 @@ from typing import Any
 
 from gateway.protocol.call_slots import CustomCallSlot, FunctionCallSlot
 from gateway.protocol.carriage import Carriage
+from gateway.protocol.client_slots import ClientCallSlot
+from gateway.protocol.client_tools import CLIENT_TOOLS
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.hosted import HostedTool
 from gateway.protocol.hosted_slots import ApprovalSlot, McpCallSlot, SurplusSlot, WebSearchSlot
@@ -95,7 +97,10 @@ class Naming:
             return self._hosted_call(hosted)
         call_id = self._call_id(item)
         tool = self._carriage.resolve(text_of(item.get("name")) or "")
-        if tool.custom:
+        if tool.kind in CLIENT_TOOLS:
+            client_tool = CLIENT_TOOLS[tool.kind]
+            return ClientCallSlot(self._mint(prefix_of(client_tool.call)), call_id, tool.name, client_tool)
+        if tool.kind == "custom":
             item_id = self._mint(prefix_of("custom_tool_call"))
             return CustomCallSlot(item_id, call_id, tool.name, tool.namespace, carried=True)
         item_id = self._mint(prefix_of("function_call"))

@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from gateway.protocol.carriage import Carriage
+from gateway.protocol.carriage import Carriage, Carried, identify
 from gateway.protocol.choice import Offered, Offers, choose
+from gateway.protocol.client_tools import find_client_tool
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.hosted import HostedTool
 
@@ -87,7 +88,7 @@ class _Offer:
         self.tools: list[Offered] = []
         self.hosted: list[tuple[str, dict[str, Any]]] = []
         self.types = types
-        self._names: set[str] = set()
+        self._known: set[Carried] = set()
 
     def add(self, tool: Any, path: str, namespace: str | None = None) -> None:
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str) or not tool["type"]:
@@ -99,6 +100,8 @@ class _Offer:
             self._add_function(tool, path, namespace)
         elif self._is_hosted(kind) and namespace is None:
             self.hosted.append((path, tool))
+        elif namespace is None and find_client_tool(tool) is not None:
+            self._add_carried(tool, path, kind, None)
         else:
             self.unsupported[_NO_WORD.sub("", kind[:64]) or "unnamed"] = None
 
@@ -117,15 +120,16 @@ class _Offer:
             raise InvalidRequest(
                 f"'{path}.name' must be a non-empty string.", code="invalid_type", param=f"{path}.name"
             )
-        carried = self.carriage.declare(tool, namespace)
-        if carried["name"] in self._names:
+        self._add_carried(tool, path, name, namespace)
+
+    def _add_carried(self, tool: dict[str, Any], path: str, name: str, namespace: str | None) -> None:
+        identity = identify(tool, namespace)
+        if identity in self._known:
             raise InvalidRequest(
-                f"'{path}.name' repeats the tool name '{carried['name'][:64]}'.",
-                code="invalid_value",
-                param=f"{path}.name",
+                f"'{path}.name' repeats the tool name '{name[:64]}'.", code="invalid_value", param=f"{path}.name"
             )
-        self._names.add(carried["name"])
-        self.tools.append(Offered(carried, name, namespace))
+        self._known.add(identity)
+        self.tools.append(Offered(self.carriage.declare(tool, namespace), name, namespace, kind=identity.kind))
 
     def echo(self, tool: dict[str, Any]) -> dict[str, Any]:
         if self.types is not None and self._is_hosted(tool["type"]):

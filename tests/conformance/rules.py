@@ -30,6 +30,8 @@ CHANNELS: dict[str, tuple[str | None, str, str | None]] = {
     "response.function_call_arguments": (None, "arguments", None),
     "response.custom_tool_call_input": (None, "input", None),
 }
+# Commands of shell calls: the one family whose events name no item.
+COMMANDS = "response.shell_call_command"
 PART_TYPES = frozenset(type_ for type_, _, _ in CHANNELS.values() if type_ is not None)
 PART_FAMILIES = {"response.content_part": "content_index", "response.reasoning_summary_part": "summary_index"}
 RULES = (
@@ -225,9 +227,12 @@ class Judge:
         if item is None or item.done is not None:
             yield "item added first", f"{type_} for output_index {data.get('output_index')!r}, which is not open"
             return
+        family, _, verb = type_.rpartition(".")
+        if family == COMMANDS:
+            yield from _read_command(item, verb, data)
+            return
         if data.get("item_id") != item.id:
             yield "item identity", f"item_id {data.get('item_id')!r}, output_index belongs to {item.id!r}"
-        family, _, verb = type_.rpartition(".")
         if family in PART_FAMILIES:
             yield from _read_part(item, PART_FAMILIES[family], verb, data)
         elif family in CHANNELS:
@@ -301,11 +306,32 @@ def _read_text(item: Item, family: str, verb: str, data: Data) -> Found:
             yield "text", f"{name} of {family}.done differs from its deltas at {key}"
 
 
+def _read_command(item: Item, verb: str, data: Data) -> Found:
+    key = ("command_index", data.get("command_index", -1))
+    part = item.parts.get(key)
+    if verb == "added":
+        if part is not None or key[1] != len(item.parts) or data.get("command"):
+            yield "part added first", f"{key} added twice, out of order or not empty"
+        item.parts[key] = Part("")
+    elif part is None or part.closed:
+        yield "part added first", f"{key} has a {verb} but was not open"
+    elif verb == "delta":
+        part.pieces.append(str(data.get("delta")))
+    else:
+        part.text_done = part.closed = True
+        if data.get("command") != part.said:
+            yield "text", f"the done command {key} differs from its deltas"
+
+
 def _compare_texts(item: Item, shown: Data) -> Found:
     """Compare an item's parts and arguments with what its deltas said."""
     if ("item", 0) in item.parts:
         if shown.get("arguments", shown.get("input")) != item.parts["item", 0].said:
             yield "text", f"arguments of {item.id} differ from their deltas"
+        return
+    if shown.get("type") == "shell_call":
+        if shown["action"]["commands"] != [part.said for part in item.parts.values()]:
+            yield "text", f"commands of {item.id} differ from their deltas"
         return
     for index_name, name in (("content_index", "content"), ("summary_index", "summary")):
         streamed = [part.said for (kind, _), part in item.parts.items() if kind == index_name]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gateway.protocol import codec
 from gateway.protocol.announcer import Round
 from gateway.protocol.carriage import Carriage
+from gateway.protocol.client_tools import CLIENT_TOOLS
 from gateway.protocol.errors import GatewayError
 from gateway.protocol.events import Event
 from gateway.protocol.ledger import charge
@@ -39,10 +40,11 @@ def counting_mint() -> Callable[[str], str]:
 
 
 def make_turn(max_retained_bytes: int = AMPLE, **options: Any) -> Turn:
-    """A turn of a request that declares the custom tool `run_shell`."""
+    """A turn of a request that declares the custom tool `run_shell` and every tool of the API that clients run."""
     mint = counting_mint()
     carriage = Carriage()
-    carriage.declare({"type": "custom", "name": CARRIED})
+    for tool in [{"type": "custom", "name": CARRIED}, *({"type": kind} for kind in CLIENT_TOOLS)]:
+        carriage.declare(tool)
     response = Response(id=mint("resp"), created_at=1_790_000_000, status="in_progress", model="m")
     limits = Limits(max_retained_bytes=max_retained_bytes)
     return Turn(response, limits, mint, **{"carriage": carriage, **options})
@@ -154,10 +156,24 @@ carried_calls = _calls(
     st.just(CARRIED),
     st.one_of(texts, texts.map(lambda text: json.dumps({"input": text}))),
 )
+# What a model may write for a tool of the API: as agreed, nearly so, or anything.
+_members = st.one_of(
+    texts, st.integers(-1, 9), st.none(), st.lists(texts, max_size=2), st.sampled_from(["update_file", "click", "wait"])
+)
+_asked = st.dictionaries(
+    st.sampled_from(
+        ["commands", "command", "timeout_ms", "type", "path", "diff", "operation", "actions", "x", "y", "env"]
+    ),
+    st.one_of(_members, st.dictionaries(st.sampled_from(["type", "path", "x", "y"]), _members, max_size=3)),
+    max_size=4,
+)
+client_calls = _calls(
+    "function_call", "arguments", st.sampled_from(sorted(CLIENT_TOOLS)), st.one_of(texts, _asked.map(json.dumps))
+)
 searches = st.just({"type": "web_search_call", "action": {"type": "search", "query": "q"}})
 
 plain_items = st.one_of(messages(), reasonings(), function_calls, custom_calls)
-items = st.one_of(plain_items, carried_calls, searches)
+items = st.one_of(plain_items, carried_calls, client_calls, searches)
 
 
 @dataclass(frozen=True)

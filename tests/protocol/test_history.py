@@ -24,6 +24,10 @@ def custom_output(call_id):
     return {"type": "custom_tool_call_output", "call_id": call_id, "output": "x"}
 
 
+def typed(kind, call_id):
+    return {"type": kind, "call_id": call_id}
+
+
 @pytest.mark.parametrize(
     ("history", "new"),
     [
@@ -35,6 +39,13 @@ def custom_output(call_id):
         ([call("a"), output("a")], [call("a"), output("a")]),
         ([call("a"), custom("b")], [custom_output("b"), output("a")]),
         ([output("stray")], [USER]),
+        ([typed("shell_call", "a")], [typed("shell_call_output", "a")]),
+        ([typed("apply_patch_call", "a")], [typed("apply_patch_call_output", "a")]),
+        ([typed("tool_search_call", "a")], [typed("tool_search_output", "a")]),
+        ([typed("computer_call", "a")], [typed("computer_call_output", "a")]),
+        ([typed("local_shell_call", "a")], [typed("local_shell_call_output", "a")]),
+        ([typed("local_shell_call", "a")], [output("a")]),
+        ([{"type": "tool_search_call"}], [{"type": "tool_search_output"}, USER]),
     ],
 )
 def test_every_call_is_answered_once(history, new):
@@ -63,6 +74,14 @@ def test_every_call_is_answered_once(history, new):
             "Call a is a function call; answer it with a function_call_output.",
         ),
         ([custom("a")], [output("a")], "invalid_tool_output", "answer it with a custom_tool_call_output."),
+        ([typed("shell_call", "a")], [USER], "missing_tool_output", "No tool output found for shell call a."),
+        (
+            [typed("apply_patch_call", "a")],
+            [output("a")],
+            "invalid_tool_output",
+            "Call a is an apply patch call; answer",
+        ),
+        ([], [typed("shell_call_output", "a")], "invalid_tool_output", "for shell call output with call_id a."),
         ([], [output("a"), call("a")], "invalid_tool_output", "No tool call found"),
     ],
 )

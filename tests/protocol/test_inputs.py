@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.errors import InvalidRequest
-from gateway.protocol.inputs import json_type, read_input
+from gateway.protocol.inputs import REQUIRED_TEXT, json_type, read_input
 from gateway.protocol.items import INPUT_TYPES
 
 
@@ -89,10 +89,20 @@ def test_content_parts_pass(parts):
         {"type": "reasoning"},
         {"type": "compaction", "encrypted_content": "x"},
         {"type": "compaction_trigger"},
+        {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "c", "output": []},
+        {"type": "local_shell_call", "call_id": "c", "action": {}},
+        {"type": "local_shell_call_output", "call_id": "c", "output": "text"},
+        {"type": "apply_patch_call", "call_id": "c", "operation": {}},
+        {"type": "apply_patch_call_output", "call_id": "c", "status": "failed"},
+        {"type": "computer_call", "call_id": "c"},
+        {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot"}},
+        {"type": "tool_search_output", "tools": []},
+        {"type": "additional_tools", "role": "developer", "tools": []},
         *(
             {"type": kind}
-            for kind in sorted(INPUT_TYPES)
-            if kind.endswith(("_call", "_list_tools")) and not kind.startswith(("function", "custom"))
+            for kind in sorted(INPUT_TYPES - REQUIRED_TEXT.keys())
+            if kind.endswith(("_call", "_list_tools"))
         ),
     ],
 )
@@ -101,6 +111,16 @@ def test_replayed_items_pass(item):
 
 
 URL = "https://example.org/cat.png"
+
+
+def screen(**output):
+    return {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot", **output}}
+
+
+def test_an_output_of_a_local_shell_may_name_its_call_by_its_id():
+    item = {"type": "local_shell_call_output", "id": "c", "output": "text"}
+    assert read([item]) == [{**item, "call_id": "c"}]
+    assert read([{**item, "call_id": "d"}]) == [{**item, "call_id": "d"}]
 
 
 @pytest.mark.parametrize(("kind", "key"), [("input_image", "image_url"), ("input_file", "file_url")])
@@ -143,6 +163,14 @@ def test_remote_media_pass_only_where_the_operator_says_so(kind, key):
         ({"type": "function_call_output", "call_id": "c"}, ".output", "invalid_type", "a list of parts"),
         ({"type": "item_reference"}, ".id", "invalid_type", "a string"),
         ({"type": "compaction"}, ".encrypted_content", "invalid_type", "a string"),
+        ({"type": "shell_call", "call_id": "c"}, ".action", "invalid_type", "an object, got null"),
+        ({"type": "shell_call_output", "call_id": "c", "output": "x"}, ".output", "invalid_type", "got a string"),
+        ({"type": "local_shell_call_output", "output": "x"}, ".call_id", "invalid_type", "non-empty"),
+        ({"type": "local_shell_call_output", "id": 5, "output": "x"}, ".call_id", "invalid_type", "got a number"),
+        ({"type": "apply_patch_call_output", "call_id": "c"}, ".status", "invalid_type", "a string"),
+        ({"type": "tool_search_output", "call_id": "c", "tools": {}}, ".tools", "invalid_type", "a list"),
+        (screen(file_id="f"), ".output.file_id", "unsupported_parameter", "no files"),
+        (screen(image_url=URL), ".output.image_url", "unsupported_parameter", "remote_images"),
         ({"type": "reasoning", "summary": [5]}, ".summary[0]", "invalid_type", "an object, got a number"),
         ({"type": "reasoning", "content": True}, ".content", "invalid_type", "a list of parts, got a boolean"),
     ],

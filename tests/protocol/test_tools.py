@@ -32,7 +32,7 @@ def test_functions_pass_and_the_rest_is_carried_or_left_out():
     assert {tool["type"] for tool in toolset.offers.first.tools} == {"function"}
     assert toolset.offers.first.choice == "auto"
     assert toolset.unsupported == ("web_search", "mcp")
-    assert toolset.carriage.resolve("mail__shell") == Carried("shell", "mail", custom=True)
+    assert toolset.carriage.resolve("mail__shell") == Carried("shell", "mail", "custom")
 
 
 def test_the_echo_is_what_the_caller_sent_with_functions_complete():
@@ -68,6 +68,28 @@ def test_one_tool_can_be_required_by_the_name_its_caller_knows(choice, name):
     assert len(toolset.offers.first.tools) == 5
 
 
+TYPED = [{"type": "shell"}, {"type": "apply_patch"}, {"type": "computer_use_preview"}, SHELL, {**F, "name": "shell"}]
+
+
+@pytest.mark.parametrize(
+    ("choice", "meant"),
+    [
+        ({"type": "shell"}, 0),
+        ({"type": "apply_patch"}, 1),
+        ({"type": "computer"}, 2),
+        ({"type": "computer_use"}, 2),
+        ({"type": "custom", "name": "shell"}, 3),
+        ({"type": "function", "name": "shell"}, 4),
+    ],
+)
+def test_a_tool_is_required_by_its_type_where_that_is_all_it_has(choice, meant):
+    toolset = build(TYPED, choice)
+    (required,) = [tool for tool in toolset.offers.first.tools if tool["name"] == toolset.offers.first.choice["name"]]
+    assert toolset.offers.first.tools.index(required) == meant
+    allowed = build(TYPED, {"type": "allowed_tools", "tools": [choice]}).offers.first
+    assert allowed.tools == [required]
+
+
 @pytest.mark.parametrize(
     ("listed", "offered"),
     [
@@ -100,7 +122,7 @@ def test_allowed_tools_can_be_required():
         ([{"type": "namespace", "name": "n"}], None, "tools[0].name", "invalid_type", "a name and a list of tools"),
         ([{"type": "namespace", "name": "n", "tools": [5]}], None, "tools[0].tools[0]", "invalid_type", "an object"),
         ([F, F], None, "tools[1].name", "invalid_value", "repeats the tool name 'f'"),
-        ([{**F, "name": "mail__get"}, MAIL], None, "tools[1].tools[0].name", "invalid_value", "repeats"),
+        ([{"type": "shell"}, {"type": "shell"}], None, "tools[1].name", "invalid_value", "repeats the tool name"),
         ([F] * 11, None, "tools", "array_above_max_length", "11 entries, .*; at most 10"),
         ([NINE, F], None, "tools", "array_above_max_length", "11 entries, those inside namespaces included; at most"),
         ([{"type": "", "name": "f"}], None, "tools[0]", "invalid_type", "must be an object with a type"),
@@ -108,6 +130,7 @@ def test_allowed_tools_can_be_required():
         ([], "required", "tool_choice", "invalid_value", "no tool is offered"),
         ([F], "sometimes", "tool_choice", "invalid_value", "must be"),
         ([SEARCH], {"type": "web_search"}, "tool_choice", "invalid_value", "'web_search', which this gateway cannot"),
+        ([F], {"type": "shell"}, "tool_choice", "invalid_value", "'shell', which is not among the tools"),
         ([F], {}, "tool_choice", "invalid_value", "'None'"),
         ([F], {"type": "function", "name": "h"}, "tool_choice.name", "invalid_value", "'h', which is not among"),
         ([F], {"type": "function"}, "tool_choice.name", "invalid_value", "not among the tools"),

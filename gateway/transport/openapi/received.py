@@ -11,7 +11,8 @@ from gateway.transport.openapi.schemas import Schema, refer
 
 _TEXT: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "minLength": 1}
-_CHECKED = frozenset({"message", "reasoning", "function_call_output", "custom_tool_call_output", *inputs.REQUIRED_TEXT})
+_CHECKED = frozenset({"message", "reasoning", *inputs.REQUIRED_TEXT, *inputs.REQUIRED_VALUES})
+_JSON_TYPES: dict[type, str] = {dict: "object", list: "array"}
 _FUNCTIONS = ("function", "custom")
 
 # What the fields are for, where their names and types do not say all.
@@ -100,6 +101,15 @@ def _build_item() -> Schema:
         kinds[kind]["properties"]["output"] = content
         kinds[kind]["required"].append("output")
     optional: Schema = {"oneOf": [content, {"type": "null"}]}
+    for kind, (key, due) in inputs.REQUIRED_VALUES.items():
+        checked = kinds.setdefault(kind, _object({"type": {"const": kind}}, ["type"]))
+        checked["properties"][key] = {"type": _JSON_TYPES[due]}
+        checked["required"].append(key)
+    kinds["computer_call_output"]["properties"]["output"]["properties"] = _build_media()
+    named = kinds["local_shell_call_output"]
+    named["required"].remove("call_id")
+    named["anyOf"] = [{"required": [key]} for key in ("call_id", "id")]
+    named["properties"]["id"] = _NAME
     kinds["reasoning"] = _object({"type": {"const": "reasoning"}, "summary": optional, "content": optional}, ["type"])
     untyped: Schema = {"type": ["string", "null"]}
     message = _object(
@@ -127,17 +137,21 @@ def _build_part() -> Schema:
     texts = [
         _object({"type": {"const": kind}, key: _TEXT}, ["type", key]) for kind, key in sorted(inputs.TEXT_PARTS.items())
     ]
-    url: Schema = {
-        "type": ["string", "null"],
-        "description": 'A data: URL; others only with `[upstream] remote_images = "forward"`.',
-    }
-    no_file: Schema = {"type": "null", "description": "No files are kept."}
-    media: Schema = {"image_url": url, "file_url": url, "file_id": no_file}
+    media = _build_media()
     files = [_object({"type": {"const": kind}, **media}, ["type"]) for kind in inputs.MEDIA_PARTS]
     return {
         "description": "One part of an item's content.",
         "oneOf": [*texts, *files, _object({"type": {"enum": sorted(inputs.OTHER_PARTS)}}, ["type"])],
     }
+
+
+def _build_media() -> Schema:
+    url: Schema = {
+        "type": ["string", "null"],
+        "description": 'A data: URL; others only with `[upstream] remote_images = "forward"`.',
+    }
+    no_file: Schema = {"type": "null", "description": "No files are kept."}
+    return {"image_url": url, "file_url": url, "file_id": no_file}
 
 
 def _function_tool() -> Schema:

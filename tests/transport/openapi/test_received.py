@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gateway.protocol.errors import InvalidRequest
-from gateway.protocol.inputs import MEDIA_PARTS, OTHER_PARTS, REQUIRED_TEXT, TEXT_PARTS
+from gateway.protocol.inputs import MEDIA_PARTS, OTHER_PARTS, REQUIRED_TEXT, REQUIRED_VALUES, TEXT_PARTS
 from gateway.protocol.items import INPUT_TYPES
 from gateway.protocol.requests import OPERATORS_FIELDS, UNSUPPORTED, CreateFields, RequestPolicy, check_request
 from gateway.transport.openapi.docs import ApiDocs
@@ -44,7 +44,13 @@ TAKEN: list[dict[str, Any]] = [
     in_part({"type": "input_file", "file_id": None}),
     *(in_part({"type": kind, key: ""}) for kind, key in TEXT_PARTS.items()),
     *(in_part({"type": kind}) for kind in sorted(OTHER_PARTS)),
-    *(in_item({"type": kind}) for kind in sorted(INPUT_TYPES - {"message", *REQUIRED_TEXT})),
+    *(in_item({"type": kind}) for kind in sorted(INPUT_TYPES - {"message", *REQUIRED_TEXT, *REQUIRED_VALUES})),
+    in_item({"type": "shell_call", "call_id": "c", "action": {}}),
+    in_item({"type": "local_shell_call_output", "id": "c", "output": ""}),
+    in_item({"type": "local_shell_call_output", "call_id": "c", "output": ""}),
+    in_item({"type": "apply_patch_call_output", "call_id": "c", "status": "failed"}),
+    in_item({"type": "computer_call_output", "call_id": "c", "output": {"image_url": "data:image/png;base64,"}}),
+    in_item({"type": "tool_search_output", "tools": []}),
     {"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "function", "name": "f"}},
     {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "f"}, {"type": "web_search"}]}]},
     {"tools": [{"type": "web_search"}], "tool_choice": "none"},
@@ -77,6 +83,8 @@ REFUSED: list[dict[str, Any]] = [
     in_item({"role": "user", "content": None}),
     in_item({"type": "function_call_output", "call_id": "c"}),
     in_item({"type": "reasoning", "summary": 1}),
+    *(in_item({"type": kind, "call_id": "c", key: 1}) for kind, (key, _) in REQUIRED_VALUES.items()),
+    in_item({"type": "computer_call_output", "call_id": "c", "output": {"file_id": "f"}}),
     *(in_item({"type": kind}) for kind in REQUIRED_TEXT),
     *(in_item({"type": kind, **dict.fromkeys(keys, 1)}) for kind, keys in REQUIRED_TEXT.items()),
     *(in_item({"type": kind, **dict.fromkeys(keys, "")}) for kind, keys in REQUIRED_TEXT.items() if "call_id" in keys),
