@@ -108,6 +108,7 @@ class Gateway:
             await self.parts.engine.usage.start()
             closing.push_async_callback(self.parts.authenticator.close)
             await self.parts.authenticator.start()
+            closing.push_async_callback(self.parts.tools.close)
             for upstream in self.parts.upstreams.values():
                 closing.push_async_callback(upstream.close)
                 await upstream.start()

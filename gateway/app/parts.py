@@ -12,11 +12,12 @@ from gateway.app.access import build_authenticator
 from gateway.app.errors import StartError
 from gateway.app.limits import show_limits
 from gateway.app.storage import build_store
+from gateway.app.tools import build_tools
 from gateway.app.upstreams import build_upstreams, reconfigure_upstreams
 from gateway.config.schema import GatewayConfig
 from gateway.engine.relay import Relay
 from gateway.engine.service import Engine
-from gateway.ports import Authenticator, Clock, Ids, Store, Upstream
+from gateway.ports import Authenticator, Clock, Ids, Store, Tools, Upstream
 from gateway.protocol.ids import UuidIds
 from gateway.storage.faults import StorageNotReady
 from gateway.telemetry.exporters import TracingError
@@ -43,6 +44,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         authenticator: tells who calls.
         store: durable responses.
         upstreams: inference servers by name.
+        tools: what the gateway runs itself.
         engine: makes responses.
         endpoint: serves `POST /v1/responses`.
         sockets: serves WebSockets at the same path.
@@ -59,6 +61,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     authenticator: Authenticator
     store: Store
     upstreams: Mapping[str, Upstream]
+    tools: Tools
     engine: Engine
     endpoint: ASGIApp
     sockets: WebSocketEndpoint
@@ -76,6 +79,7 @@ def build_parts(
     *,
     store: Store | None = None,
     upstreams: Mapping[str, Upstream] | None = None,
+    tools: Tools | None = None,
     engine: Engine | None = None,
     endpoint: ASGIApp | None = None,
     metrics: Metrics | None = None,
@@ -95,13 +99,17 @@ def build_parts(
     if upstreams is None:
         upstreams = servers = build_upstreams(config, metrics)
         reconfigure.append(lambda changed: reconfigure_upstreams(servers, changed))
+    if tools is None:
+        tools = registry = build_tools(config, metrics)
+        reconfigure.append(registry.reconfigure)
     show_limits(metrics, config)
     clock = clock or SystemClock()
     ids = ids or UuidIds()
     if engine is None:
         engine = Engine(
-            config, store=store, upstreams=upstreams, metrics=metrics, tracing=tracing, clock=clock, ids=ids
-        )
+            config, store=store, upstreams=upstreams, metrics=metrics, tracing=tracing, clock=clock, ids=ids,
+            tools=tools,
+        )  # fmt: skip
         # It builds before it takes, so it goes first: what fails changes nothing.
         reconfigure.insert(0, engine.reconfigure)
     if endpoint is None:
@@ -116,6 +124,7 @@ def build_parts(
         authenticator=authenticator,
         store=store,
         upstreams=upstreams,
+        tools=tools,
         engine=engine,
         endpoint=endpoint,
         sockets=sockets,

@@ -21,6 +21,7 @@ _TOLD_DELTAS = frozenset(
         events.SummaryTextDelta,
         events.FunctionArgumentsDelta,
         events.CustomInputDelta,
+        events.McpArgumentsDelta,
     }
 )
 
@@ -120,6 +121,10 @@ class Outbox:
                 self._metrics.inter_token_tally.note((now - self._last_read) / len(batch), len(batch))
             self._last_read = now
         return batch
+
+    def pause(self) -> None:
+        """Take no note of how long the next read is in coming: it is not the engine that is waited for."""
+        self._last_read = 0.0
 
     def _refuse(self, event: Event) -> ResourceLimitExceeded:
         self._turn.rewind(event.sequence_number)

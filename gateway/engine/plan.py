@@ -1,11 +1,14 @@
 """What is settled before a response is made: who asks, what for, and within which bounds."""
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
+from gateway.config.schema import GatewayConfig
 from gateway.engine.commit import Lineage
 from gateway.engine.routing import Route
+from gateway.ports import Toolkit
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest
 from gateway.protocol.turn import Turn
@@ -36,13 +39,32 @@ class RunSettings(Struct, frozen=True, kw_only=True):
         limits: the four response limits.
         commit_after_seconds: when a stream is started although the upstream has not accepted the call yet.
         deadline_seconds: longest life of a run.
+        max_rounds: most inference calls.
         content_bytes: how much of each part of an inference call's content its span may tell; 0 for nothing.
     """
 
     limits: Limits
     commit_after_seconds: float
     deadline_seconds: float
+    max_rounds: int
     content_bytes: int = 0
+
+    @classmethod
+    def read(cls, config: GatewayConfig) -> "RunSettings":
+        """Return the bounds that a configuration sets."""
+        responses = config.responses
+        return cls(
+            limits=Limits(
+                max_retained_bytes=responses.max_retained_bytes,
+                max_upstream_json_bytes=responses.max_upstream_json_bytes,
+                max_upstream_sse_line_bytes=responses.max_upstream_sse_line_bytes,
+                max_stream_event_bytes=responses.max_stream_event_bytes,
+            ),
+            commit_after_seconds=config.server.commit_after_seconds,
+            deadline_seconds=config.engine.run_deadline_seconds,
+            max_rounds=config.engine.max_rounds,
+            content_bytes=config.telemetry.capture_content_max_bytes if config.telemetry.capture_content else 0,
+        )
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -57,6 +79,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         lineage: what it continues.
         route: the inference server.
         settings: bounds of the run, as they were when the turn was made.
+        open_tools: opens the toolkit of the response; None where the gateway runs no tools for it.
     """
 
     caller: Caller
@@ -67,6 +90,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     lineage: Lineage
     route: Route
     settings: RunSettings
+    open_tools: Callable[[], Toolkit] | None = None
+
+    def carry(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return items of this response in the engine's form."""
+        return self.request.toolset.carriage.carry(items)
 
     @property
     def response_id(self) -> str:

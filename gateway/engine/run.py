@@ -1,10 +1,7 @@
-"""One response being made: the upstream call, its bytes through the turn, the commit, the terminal."""
+"""One response being made: from its first events over what the model is asked to the commit and the terminal."""
 
-import asyncio
-import hashlib
 import logging
 import time
-from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
@@ -12,35 +9,23 @@ from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
 from gateway.engine.deadline import Deadline
 from gateway.engine.delivery import Channel
-from gateway.engine.failures import log_failure, name_outcome
+from gateway.engine.failures import log_failure
+from gateway.engine.inference import Inference
 from gateway.engine.outbox import Outbox
 from gateway.engine.plan import Plan, RunSettings
 from gateway.engine.progress import Progress
-from gateway.engine.spans import conclude_agent, conclude_call, describe_agent, describe_call
-from gateway.ports import Clock, UpstreamCall, UpstreamExchange
-from gateway.protocol import codec
-from gateway.protocol.announcer import Round
-from gateway.protocol.errors import (
-    GatewayError,
-    InternalError,
-    ResourceLimitExceeded,
-    UpstreamError,
-)
-from gateway.protocol.events import Event
-from gateway.protocol.requests import build_upstream_body
+from gateway.engine.rounds import Rounds
+from gateway.engine.spans import conclude_agent, describe_agent
+from gateway.engine.telling import Telling
+from gateway.ports import Clock
+from gateway.protocol.errors import GatewayError, InternalError, ResourceLimitExceeded
 from gateway.protocol.response import EncodedResponse, Response, Usage
-from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
 from gateway.protocol.turn import minimal_error
-from gateway.protocol.upstream_events import Unknown, parse
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import Span, Tracing, current_span
 
 _logger = logging.getLogger(LOGGER_ENGINE)
-_FIELD = b"data: "
-_BRACE = ord("{")
-# Data that is no event: some engines send it to keep the line open, or to end it.
-_NO_EVENTS = (b"", DONE_DATA)
 
 
 class Run:
@@ -60,21 +45,15 @@ class Run:
         self._plan = plan
         self._settings = settings
         self._committer = committer
-        self._coalescer = coalescer
         self._clock = clock
         self._metrics = metrics
         self._tracing = tracing
         self._span: Span = current_span()
         self._turn = plan.turn
-        self._round: Round = plan.turn.open_round()
-        self._channel: Channel | None = None
         self._outbox = Outbox(self._turn, settings.limits, metrics, overhead=plan.caller.overhead)
-        self._longest_line = 0
-        # Whether a failure belongs into the stream, because the upstream has accepted the call.
-        self._told = False
-        self._early: asyncio.Task[None] | None = None
+        self._telling = Telling(self._turn, self._outbox, Progress(plan.caller.progress_seconds))
+        self._inference = Inference(plan, self._telling, coalescer=coalescer, metrics=metrics, tracing=tracing)
         self._deadline = Deadline(settings.deadline_seconds)
-        self._progress = Progress(plan.caller.progress_seconds)
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -103,7 +82,7 @@ class Run:
         Raises:
             GatewayError: it failed before the client was told anything.
         """
-        self._channel = channel
+        self._telling.channel = channel
         with self._start_agent():
             try:
                 await (self._stream(channel) if self._plan.request.generate else self._warm_up(channel))
@@ -127,14 +106,14 @@ class Run:
 
     async def _stream(self, channel: Channel) -> None:
         self._begin_stream()
-        self._progress.start(self._tell_progress)
+        self._telling.progress.start(self._telling.tell_progress)
         try:
             # The status is held until the upstream has accepted the call, but not for ever.
-            with self._deadline.remind(self._settings.commit_after_seconds, self._begin_early):
+            with self._deadline.remind(self._settings.commit_after_seconds, self._telling.begin_early):
                 await self._infer(stream=True)
         finally:
-            self._progress.stop()
-            await self._settle_early()
+            self._telling.progress.stop()
+            await self._telling.settle_early()
         await self._finish(channel, self._propose())
 
     async def _warm_up(self, channel: Channel) -> None:
@@ -165,186 +144,33 @@ class Run:
             self._outbox.add(in_progress)
         except ResourceLimitExceeded:
             # What was measured fits and tells more than the status of a refusal could.
-            self._told = True
+            self._telling.accepted = True
             raise
-
-    def _begin_early(self) -> None:
-        channel = self._expect_channel()
-        if not channel.opened and self._outbox:
-            self._early = asyncio.create_task(channel.put(self._outbox.take()))
-
-    def _tell_progress(self) -> None:
-        channel = self._expect_channel()
-        if not channel.opened or (self._early is not None and not self._early.done()):
-            return
-        try:
-            self._outbox.add(self._turn.repeat_progress())
-        except ResourceLimitExceeded:
-            return
-        batch = self._outbox.take()
-        if not channel.write(batch):
-            self._early = asyncio.create_task(channel.put(batch))
-
-    async def _settle_early(self) -> None:
-        """Wait for what a timer has put into the channel, which is for one batch after the other."""
-        if self._early is not None:
-            # Not awaited itself: who is cancelled here must not take it along.
-            await asyncio.wait((self._early,))
-            early, self._early = self._early, None
-            early.result()
 
     async def _fail(self, channel: Channel, error: GatewayError) -> None:
         """Tell a failure, whatever state it left the turn in."""
         self._count_end("failed", error)
-        if not (self._told or channel.opened):
+        if not (self._telling.accepted or channel.opened):
             raise error
         self._metrics.note_failure(self._plan.caller.transport, error.status, error.code, error.bound)
         try:
-            owed, failures = self._turn.fail(error, self._round)
-            self._add_owed(owed)
+            owed, failures = self._turn.fail(error, self._telling.round)
+            self._telling.keep_owed(owed)
             self._outbox.add_first(failures)
         except Exception:
             _logger.exception("a failure could not be told in full")
             self._outbox.add_first([minimal_error(error, self._outbox.next_number)])
         await channel.end(self._outbox.take())
 
-    def _add_owed(self, owed: list[Event]) -> None:
-        for event in owed:
-            try:
-                self._outbox.add(event)
-            except ResourceLimitExceeded:
-                return
-
-    # ------------------------------------------------------------ one inference
+    # ------------------------------------------------------------ what the model is asked
 
     async def _infer(self, *, stream: bool) -> None:
         plan = self._plan
-        route = plan.route
-        body = build_upstream_body(
-            plan.request, plan.items, plan.request.toolset.offers.first, model=route.model, stream=stream
-        )
-        if route.salted:
-            body["cache_salt"] = hashlib.sha256(plan.caller.principal.encode("utf-8", "surrogatepass")).hexdigest()
-        content_bytes = self._settings.content_bytes
-        with await route.seats.take(), self._tracing.start_call(route.model) as span:
-            if span.recording:
-                describe_call(span, route, body, content_bytes)
-            call = UpstreamCall(
-                body=codec.encode(route.upstream.dialect.adapt(body)),
-                stream=stream,
-                headers={**plan.caller.headers, **span.headers},
-            )
-            began = time.perf_counter()
-            exchange = await self._open(call, began)
-            try:
-                if exchange.is_event_stream:
-                    await self._relay(exchange)
-                else:
-                    await self._ingest_body(exchange)
-            except UpstreamError as error:
-                error.message = route.upstream.redact(error.message)
-                raise
-            finally:
-                self._metrics.count_usage(route.known_model, self._round.usage)
-                if span.recording:
-                    first = self._outbox.first_delta
-                    conclude_call(
-                        span, self._round, self._turn.output,
-                        first_chunk_seconds=first - began if first else None, content_bytes=content_bytes,
-                    )  # fmt: skip
-                if self._round.ended:
-                    exchange.retire()
-                else:
-                    await exchange.close()
-
-    async def _open(self, call: UpstreamCall, began: float) -> UpstreamExchange:
-        status = "cancelled"
-        try:
-            exchange = await self._plan.route.upstream.open(call)
-        except GatewayError as error:
-            status = name_outcome(error)
-            raise
+        if plan.open_tools is None:
+            await self._inference.ask(plan.items, plan.request.toolset.offers.first, stream=stream)
         else:
-            status = "200"
-            return exchange
-        finally:
-            metrics = self._metrics
-            metrics.defer(metrics.upstream_requests_total.labels(status).inc)
-            metrics.defer(metrics.upstream_ttfb_seconds.observe, time.perf_counter() - began)
-
-    async def _relay(self, exchange: UpstreamExchange) -> None:
-        decoder = SseDecoder(self._settings.limits.max_upstream_sse_line_bytes)
-        complete = False
-        while not complete:
-            chunk = await exchange.read()
-            self._coalescer.note()
-            if self._progress.looks:
-                self._progress.note()
-            complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
-            if not complete:
-                if self._outbox:
-                    if self._early is not None:
-                        await self._settle_early()
-                    batch, channel = self._outbox.take_read(), self._channel
-                    assert channel is not None
-                    if not channel.write(batch):
-                        await channel.put(batch)
-                if not chunk:
-                    raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
-        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(_FIELD))
-
-    def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
-        """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
-        round_, ingest, keep = self._round, self._turn.ingest, self._outbox.add
-        tells = self._channel is not None
-        for name, data in blocks:
-            if (not data or data[0] != _BRACE) and data.strip() in _NO_EVENTS:
-                continue
-            if len(data) > self._longest_line:
-                self._longest_line = len(data)
-            event = parse(name, data)
-            if type(event) is Unknown:
-                self._metrics.unknown_events_total.inc()
-                continue
-            out = ingest(round_, event)
-            if tells:
-                for one in out:
-                    keep(one)
-            self._told = True
-            if round_.ended:
-                return True
-        return False
-
-    async def _ingest_body(self, exchange: UpstreamExchange) -> None:
-        limit = self._settings.limits.max_upstream_json_bytes
-        body = bytearray()
-        while chunk := await exchange.read():
-            body += chunk
-            if len(body) > limit:
-                break
-        self._metrics.upstream_json_bytes.observe(len(body))
-        if len(body) > limit:
-            raise self._settings.limits.exceeded("max_upstream_json_bytes")
-        try:
-            answer = codec.decode(bytes(body))
-        except codec.TooDeepError as error:
-            raise UpstreamError(
-                f"The upstream answered 200 with a body {error}.", code="upstream_invalid_body"
-            ) from None
-        except ValueError:
-            raise UpstreamError(
-                "The upstream answered 200 with a body that is not JSON.", code="upstream_invalid_body"
-            ) from None
-        out = self._turn.ingest_body(self._round, answer)
-        self._encode(out)
-
-    # ------------------------------------------------------------ events on their way out
-
-    def _encode(self, out: list[Event]) -> None:
-        if self._channel is None:
-            return
-        for event in out:
-            self._outbox.add(event)
+            rounds = Rounds(plan, self._inference, self._telling, metrics=self._metrics, tracing=self._tracing)
+            await rounds.run(plan.open_tools(), stream=stream)
 
     # ------------------------------------------------------------ the end
 
@@ -363,7 +189,7 @@ class Run:
         seconds = time.perf_counter() - self._outbox.began
         metrics.defer(metrics.response_seconds.labels(transport, status).observe, seconds)
         metrics.defer(metrics.retained_bytes.observe, self._turn.ledger.total)
-        if self._channel is not None:
+        if self._telling.channel is not None:
             self._outbox.count()
             metrics.defer(metrics.stream_event_bytes.observe, self._outbox.largest)
         if isinstance(error, ResourceLimitExceeded):
@@ -372,17 +198,3 @@ class Run:
             log_failure(error)
         if self._span.recording:
             conclude_agent(self._span, self._turn, error, cut_off=error is not None and error is self._deadline.cut)
-
-    def _expect_channel(self) -> Channel:
-        assert self._channel is not None
-        return self._channel
-
-
-def _drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the events that are JSON: a stream that stops inside one ended early, and what is left of it is none."""
-    for block in blocks:
-        try:
-            codec.decode(block[1])
-        except ValueError:
-            continue
-        yield block

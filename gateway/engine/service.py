@@ -1,7 +1,8 @@
 """The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from gateway.config.schema import GatewayConfig
@@ -19,14 +20,14 @@ from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, Sessions
 from gateway.engine.usage import UsageBook
-from gateway.ports import Clock, Deletion, Ids, Store, Upstream
+from gateway.ports import Clock, Deletion, Ids, Store, ToolContext, Toolkit, Tools, Upstream
 from gateway.protocol import codec
 from gateway.protocol.errors import (
     GatewayError,
 )
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
+from gateway.protocol.hosted_history import recall_hosted
 from gateway.protocol.ids import prefix_of
-from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest, build_response, check_request, read_object
 from gateway.protocol.response import DeletedResponse, ModelList
 from gateway.protocol.turn import Turn
@@ -50,6 +51,7 @@ class Engine:
         tracing: spans of inference calls.
         clock: time of creation and completion.
         ids: mints every id.
+        tools: what the gateway runs itself; None for nothing.
 
     Attributes:
         routing: where models go, by the configuration in effect.
@@ -66,8 +68,10 @@ class Engine:
         tracing: Tracing,
         clock: Clock,
         ids: Ids,
+        tools: Tools | None = None,
     ) -> None:
         self._store = store
+        self._tools = tools
         self._archive = Archive(store)
         self._metrics = metrics
         self._tracing = tracing
@@ -115,7 +119,7 @@ class Engine:
         self.routing = Routing(self._upstreams, self._seats, config.upstream_map(), config.responses)
         self._responses = config.responses
         self._server = config.server
-        self._settings = _run_settings(config)
+        self._settings = RunSettings.read(config)
         self._sessions.reconfigure(config.websocket)
 
     # ------------------------------------------------------------ creating
@@ -156,7 +160,7 @@ class Engine:
         model = raw.get("model")
         # A missing or malformed model is told by the check of the whole request, under any upstream's policy.
         route = self.routing.choose(model) if isinstance(model, str) and model else self.routing.default
-        request = check_request(raw, route.policy, on_websocket=on_websocket)
+        request = check_request(raw, route.policy, on_websocket=on_websocket, types=self._tools)
         self._note_extras(request)
         return request, route
 
@@ -205,7 +209,7 @@ class Engine:
             caller=caller,
             request=request,
             inputs=new,
-            items=request.toolset.carriage.carry(items),
+            items=request.toolset.carriage.carry(recall_hosted(items)),
             turn=turn,
             lineage=Lineage(
                 history=stored,
@@ -214,6 +218,7 @@ class Engine:
             ),
             route=route,
             settings=settings,
+            open_tools=self._find_tools(caller, request, turn, items, len(history)) if request.toolset.hosted else None,
         )
 
     async def answer(self, plan: Plan) -> bytes:
@@ -350,6 +355,22 @@ class Engine:
         if plan.turn.usage is not None:
             self.usage.count(plan.caller.principal, plan.turn.response.model, plan.turn.usage)
 
+    def _find_tools(
+        self, caller: Caller, request: CreateRequest, turn: Turn, items: list[dict[str, Any]], first_new: int
+    ) -> Callable[[], Toolkit] | None:
+        """Return what opens the gateway's tools for a response; a warm-up needs none."""
+        if self._tools is None or not request.generate:
+            return None
+        context = ToolContext(
+            principal=caller.principal,
+            response_id=turn.response.id,
+            include=frozenset(request.fields.include or ()),
+            items=items,
+            first_new=first_new,
+            names=request.toolset.names,
+        )
+        return partial(self._tools.open, request.toolset.hosted, context)
+
     def _note_extras(self, request: CreateRequest) -> None:
         for name in request.extras:
             if name not in self._noted and len(self._noted) < _MAX_NOTED:
@@ -362,21 +383,6 @@ class Engine:
         mode = self._responses.reasoning_summary
         asked = (request.fields.reasoning or {}).get("summary") is not None
         return mode if mode != "instead" or asked else "off"
-
-
-def _run_settings(config: GatewayConfig) -> RunSettings:
-    responses = config.responses
-    return RunSettings(
-        limits=Limits(
-            max_retained_bytes=responses.max_retained_bytes,
-            max_upstream_json_bytes=responses.max_upstream_json_bytes,
-            max_upstream_sse_line_bytes=responses.max_upstream_sse_line_bytes,
-            max_stream_event_bytes=responses.max_stream_event_bytes,
-        ),
-        commit_after_seconds=config.server.commit_after_seconds,
-        deadline_seconds=config.engine.run_deadline_seconds,
-        content_bytes=config.telemetry.capture_content_max_bytes if config.telemetry.capture_content else 0,
-    )
 
 
 def _needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:

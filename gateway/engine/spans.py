@@ -75,18 +75,16 @@ def describe_call(span: Span, route: Route, body: Mapping[str, Any], content_byt
         span.annotate({name: _cut(value, content_bytes) for name, value in told.items() if value})
 
 
-def conclude_call(
-    span: Span, round_: Round, output: Sequence[Any], *, first_chunk_seconds: float | None, content_bytes: int
-) -> None:
+def conclude_call(span: Span, round_: Round, *, first_chunk_seconds: float | None, content_bytes: int) -> None:
     """Say how an inference server answered.
 
     Args:
         span: of the call.
         round_: what was read of the answer.
-        output: the items it made.
         first_chunk_seconds: time from the call to its first output, if it streamed any.
         content_bytes: as for `describe_call`.
     """
+    output = [slot.final or slot.render("incomplete") for slot in round_.slots if slot.announced]
     reason = _find_reason(round_, output)
     span.annotate(
         {

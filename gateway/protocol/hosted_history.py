@@ -5,11 +5,15 @@ that of the request for approval. The same items are told in the round after a c
 keeps the prefixes of engines' caches.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from msgspec import to_builtins
 
 from gateway.protocol import codec
 from gateway.protocol.hosted import name_function
+from gateway.protocol.hosted_slots import HostedSlot, WebSearchSlot
+from gateway.protocol.slots import Slot
 
 Item = dict[str, Any]
 
@@ -18,6 +22,19 @@ _WEB_SEARCH = "web_search"
 _NO_OUTPUT = "The tool call has no output."
 _NO_SOURCES = "The results of this search are no longer at hand; the answer that followed was made from them."
 _DECLINED = "The user declined this tool call."
+
+
+def recall_round(slots: Iterable[Slot]) -> list[Item]:
+    """Return the items of a round that is at its end, its calls of the gateway's tools with their outputs."""
+    out: list[Item] = []
+    for slot in slots:
+        if isinstance(slot, HostedSlot) and slot.result is not None:
+            recall = recall_search if isinstance(slot, WebSearchSlot) else recall_call
+            recall(out, slot.render("completed"), slot.result.output, slot.tool.function["name"])
+        elif slot.final is not None:
+            item: Item = to_builtins(slot.final)
+            out.append(item)
+    return out
 
 
 def recall_hosted(items: list[Item]) -> list[Item]:
@@ -43,15 +60,15 @@ def recall_hosted(items: list[Item]) -> list[Item]:
     return out
 
 
-def recall_call(out: list[Item], item: Mapping[str, Any], output: str) -> None:
+def recall_call(out: list[Item], item: Mapping[str, Any], output: str, name: str | None = None) -> None:
     """Add an `mcp_call` and its output; one that was approved was told of by the request for it."""
     call_id = item.get("approval_request_id") or item.get("id")
     if not item.get("approval_request_id"):
-        out.append(_build_call(item, call_id))
+        out.append(_build_call(item, call_id, name))
     recall_output(out, call_id, output)
 
 
-def recall_search(out: list[Item], item: Mapping[str, Any], output: str | None) -> None:
+def recall_search(out: list[Item], item: Mapping[str, Any], output: str | None, name: str = _WEB_SEARCH) -> None:
     """Add a `web_search_call` and what it found; where that is no longer known, what the item tells of it."""
     given = item.get("action")
     action: Mapping[str, Any] = given if isinstance(given, dict) else {}
@@ -60,7 +77,7 @@ def recall_search(out: list[Item], item: Mapping[str, Any], output: str | None) 
         {
             "type": "function_call",
             "call_id": item.get("id"),
-            "name": _WEB_SEARCH,
+            "name": name,
             "arguments": codec.encode({"queries": queries}).decode(),
         }
     )
@@ -82,11 +99,11 @@ def tell_refusal(reason: Any) -> str:
     return f"{_DECLINED} Reason: {reason}" if isinstance(reason, str) and reason else _DECLINED
 
 
-def _build_call(item: Mapping[str, Any], call_id: Any) -> Item:
+def _build_call(item: Mapping[str, Any], call_id: Any, name: str | None = None) -> Item:
     return {
         "type": "function_call",
         "call_id": call_id,
-        "name": name_function(str(item.get("server_label")), str(item.get("name"))),
+        "name": name or name_function(str(item.get("server_label")), str(item.get("name"))),
         "arguments": item.get("arguments"),
     }
 

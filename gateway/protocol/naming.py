@@ -9,7 +9,7 @@ from gateway.protocol.client_slots import ClientCallSlot
 from gateway.protocol.client_tools import CLIENT_TOOLS
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.hosted import HostedTool
-from gateway.protocol.hosted_slots import ApprovalSlot, McpCallSlot, SurplusSlot, WebSearchSlot
+from gateway.protocol.hosted_slots import ApprovalSlot, ListingSlot, McpCallSlot, SurplusSlot, WebSearchSlot
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.parts import Part, ReasoningPart, SummaryPart
 from gateway.protocol.slots import MessageSlot, OpaqueSlot, ReasoningSlot, Slot
@@ -50,6 +50,18 @@ class Naming:
     def exhausted(self) -> bool:
         """Whether no further call of the gateway's tools is run."""
         return self._left is not None and self._left <= 0
+
+    def list_tools(self, label: str) -> ListingSlot:
+        """Return the item for the tools of a server."""
+        return ListingSlot(self._mint(prefix_of("mcp_list_tools")), label)
+
+    def call_approved(self, tool: HostedTool, arguments: str, approval: str) -> McpCallSlot:
+        """Return the item for a call that the client approved; it counts as one that is run."""
+        if self._left is not None:
+            self._left -= 1
+        slot = McpCallSlot(self._mint(prefix_of("mcp_call")), tool, approval)
+        slot.open_part(slot.text_kind, 0).push(arguments)
+        return slot
 
     def slot_for(self, item: dict[str, Any]) -> Slot:
         """Return the slot for an engine's item."""

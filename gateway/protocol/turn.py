@@ -157,13 +157,29 @@ class Turn:
         """Whether no further call of the gateway's tools is run."""
         return self._items.naming.exhausted
 
-    def open_items(self, round_: Round, slots: Sequence[HostedSlot | ListingSlot]) -> list[Event]:
-        """Take items that no engine wrote as those of a round of their own, and return what can be told of them.
+    def open_listings(self, round_: Round, labels: Iterable[str]) -> tuple[Sequence[ListingSlot], list[Event]]:
+        """Tell of servers that are to be asked for their tools, in a round of their own.
 
         Raises:
             ResourceLimitExceeded: as `ingest`.
         """
-        return self._number(self._items.open(round_, slots))
+        slots = [self._items.naming.list_tools(label) for label in labels]
+        return slots, self._number(self._items.open(round_, slots))
+
+    def open_approved(
+        self, round_: Round, calls: Iterable[tuple[HostedTool, str, str]]
+    ) -> tuple[Sequence[HostedSlot], list[Event]]:
+        """Tell of calls that the client approved, in a round of their own.
+
+        Args:
+            round_: the round.
+            calls: tool, arguments and id of the request for approval of each.
+
+        Raises:
+            ResourceLimitExceeded: as `ingest`.
+        """
+        slots = [self._items.naming.call_approved(*call) for call in calls]
+        return slots, self._number(self._items.open(round_, slots))
 
     def conclude_call(self, round_: Round, slot: HostedSlot, result: HostedResult) -> list[Event]:
         """Take the result of a call; what is told follows the order of the items, not of the results.

@@ -82,6 +82,21 @@ class StorageLoad:
         self.bytes = Level()
 
 
+class ToolLoad:
+    """What the gateway's own tools do over all responses.
+
+    Attributes:
+        running: calls and listings that run.
+        waiting: those that wait for their turn.
+    """
+
+    __slots__ = ("running", "waiting")
+
+    def __init__(self) -> None:
+        self.running = Level()
+        self.waiting = Level()
+
+
 class CallLoad(Protocol):
     """The calls of one inference server."""
 

@@ -17,7 +17,7 @@ from gateway.protocol.response import Usage
 from gateway.telemetry import names
 from gateway.telemetry.histogram import Histogram, Tally
 from gateway.telemetry.last_errors import LastErrors
-from gateway.telemetry.loads import CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad
+from gateway.telemetry.loads import CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad, ToolLoad
 from gateway.telemetry.names import Metric
 
 _DEFERRED_TOGETHER = 512
@@ -79,6 +79,7 @@ class Metrics:
         self._declare_sockets()
         self._declare_storage()
         self._declare_tokens()
+        self._declare_tools()
 
         self.api_keys = self._gauge(names.API_KEYS)
         self.api_key_reads_total = self._counter(names.API_KEY_READS)
@@ -119,6 +120,16 @@ class Metrics:
         self.oidc_remembered_tokens = self._gauge(names.OIDC_REMEMBERED_TOKENS)
         self.oidc_fetches_total = self._counter(names.OIDC_FETCHES)
         self.oidc_keys_fetched_timestamp_seconds = self._gauge(names.OIDC_KEYS_FETCHED)
+
+    def _declare_tools(self) -> None:
+        self.tool_load = load = ToolLoad()
+        self._level(names.TOOL_WORK_RUNNING, names.TOOL_WORK_RUNNING_HIGH, load.running)
+        self._level(names.TOOL_WORK_WAITING, names.TOOL_WORK_WAITING_HIGH, load.waiting)
+        self.tool_calls_total = self._counter(names.TOOL_CALLS)
+        self.tool_call_seconds = self._histogram(names.TOOL_CALL_SECONDS)
+        self.tool_output_bytes = self._histogram(names.TOOL_OUTPUT_BYTES)
+        self.tool_listings_total = self._counter(names.TOOL_LISTINGS)
+        self.tool_rounds = self._histogram(names.TOOL_ROUNDS)
 
     def _declare_storage(self) -> None:
         self.storage_load = load = StorageLoad()

@@ -232,6 +232,22 @@ class Tracing:
             return current
         return self._start_below(f"{names.CHAT_OPERATION} {model[:_LONGEST_MODEL]}", SpanKind.CLIENT)
 
+    def start_tool(self, name: str) -> Span:
+        """Start the CLIENT span of one call of a tool that the gateway runs; its `headers` are handed on to the tool.
+
+        Args:
+            name: the tool's.
+        """
+        return self._start_below(f"{names.TOOL_OPERATION} {name[:_LONGEST_MODEL]}", SpanKind.CLIENT)
+
+    def start_listing(self, label: str) -> Span:
+        """Start the CLIENT span of asking one server for its tools; its `headers` are handed on to the server.
+
+        Args:
+            label: the server's.
+        """
+        return self._start_below(f"{names.LISTING_OPERATION} {label[:_LONGEST_MODEL]}", SpanKind.CLIENT)
+
     def start_relay(self, path: str) -> Span:
         """Start the CLIENT span of one call that is passed on; its `headers` belong on that call.
 

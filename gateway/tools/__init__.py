@@ -1,1 +1,1 @@
-"""Tools that the gateway runs itself, behind `gateway.ports.tools`."""
+"""Tools that the gateway runs itself: a package for each kind, joined by the registry, bounded by the gate."""

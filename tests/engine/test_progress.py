@@ -76,7 +76,7 @@ async def test_what_arrives_in_the_same_moment_keeps_its_order():
     await settle()
     (run,) = bench.engine._runs.values()
     more.set()
-    run._tell_progress()
+    run._telling.tell_progress()
     told = await listener.take_all()
     assert types(told).count("in_progress") == 2
     assert numbers(told) == list(range(len(told)))
@@ -89,7 +89,7 @@ async def test_an_event_that_does_not_fit_is_left_out():
     (run,) = bench.engine._runs.values()
     listener.take()
     run._outbox._longest = 10
-    run._tell_progress()
+    run._telling.tell_progress()
     assert listener.take() == []
     listener.task.cancel()
     await asyncio.wait([listener.task])

@@ -13,6 +13,7 @@ from gateway.config.schema.section import Section
 from gateway.config.schema.server import AdminConfig, ServerConfig
 from gateway.config.schema.storage import StorageConfig
 from gateway.config.schema.telemetry import TelemetryConfig
+from gateway.config.schema.tools import ToolsConfig
 from gateway.config.schema.upstream import AllowedField, UpstreamConfig
 from gateway.config.schema.websocket import WebSocketConfig
 
@@ -32,6 +33,7 @@ __all__ = [
     "ServerConfig",
     "StorageConfig",
     "TelemetryConfig",
+    "ToolsConfig",
     "UpstreamConfig",
     "WebSocketConfig",
 ]
@@ -52,6 +54,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     websocket: WebSocketConfig = field(default_factory=WebSocketConfig)
     responses: ResponsesConfig = field(default_factory=ResponsesConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)

@@ -57,9 +57,17 @@ class ResponsesConfig(Section, frozen=True, kw_only=True):
 
 
 class EngineConfig(Section, frozen=True, kw_only=True):
-    """How long one response may go on, and how many are handled together."""
+    """How long one response may go on, in how many rounds, and how many are handled together."""
 
     run_deadline_seconds: Annotated[Duration, doc("Time for one response; then it ends as failed.", live=True)] = 3600.0
+    max_rounds: Annotated[
+        Count,
+        doc(
+            "Inference calls for one response, for which the gateway runs tools between them; then it ends as "
+            "incomplete.",
+            live=True,
+        ),
+    ] = 64
     coalesce_seconds: Annotated[
         DurationOrZero,
         doc(

@@ -4,6 +4,7 @@ LOGGER_ACCESS = "gateway.access"
 LOGGER_SERVER = "gateway.server"
 LOGGER_OIDC = "gateway.oidc"
 LOGGER_ENGINE = "gateway.engine"
+LOGGER_TOOLS = "gateway.tools"
 LOGGER_ERRORS = "gateway.errors"
 LOGGER_AUDIT = "gateway.audit"
 

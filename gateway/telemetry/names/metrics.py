@@ -39,7 +39,7 @@ class Metric(Struct, frozen=True):
     across: Literal["sum", "max", "min"] = "sum"
 
 
-def _high_water(gauge: Metric) -> Metric:
+def high_water(gauge: Metric) -> Metric:
     """Return the metric of the most that a gauge has shown."""
     help = f"Most that `{gauge.name}` has been since the process began."
     return Metric(f"{gauge.name}_high_water", "gauge", help, gauge.labels)
@@ -92,9 +92,9 @@ ACTIVE_RESPONSES = Metric(
     "gauge",
     "Requests for a response being served now, from their headers to the last byte.",
 )
-ACTIVE_RESPONSES_HIGH = _high_water(ACTIVE_RESPONSES)
+ACTIVE_RESPONSES_HIGH = high_water(ACTIVE_RESPONSES)
 CLIENT_CONNECTIONS = Metric("gateway_client_connections", "gauge", "Client connections open now.")
-CLIENT_CONNECTIONS_HIGH = _high_water(CLIENT_CONNECTIONS)
+CLIENT_CONNECTIONS_HIGH = high_water(CLIENT_CONNECTIONS)
 TASKS = Metric(
     "gateway_tasks",
     "gauge",
@@ -150,14 +150,14 @@ UPSTREAM_CALLS_RUNNING = Metric(
     "Inference calls of one inference server that run now, bounded by its `max_concurrent`.",
     ("upstream",),
 )
-UPSTREAM_CALLS_RUNNING_HIGH = _high_water(UPSTREAM_CALLS_RUNNING)
+UPSTREAM_CALLS_RUNNING_HIGH = high_water(UPSTREAM_CALLS_RUNNING)
 UPSTREAM_CALLS_WAITING = Metric(
     "gateway_upstream_calls_waiting",
     "gauge",
     "Inference calls that wait for their turn because `max_concurrent` of them run.",
     ("upstream",),
 )
-UPSTREAM_CALLS_WAITING_HIGH = _high_water(UPSTREAM_CALLS_WAITING)
+UPSTREAM_CALLS_WAITING_HIGH = high_water(UPSTREAM_CALLS_WAITING)
 UPSTREAM_CONNECT_RETRIES = Metric(
     "gateway_upstream_connect_retries_total",
     "counter",
@@ -203,11 +203,11 @@ COALESCING_RESTS = Metric(
 DELIVERY_QUEUE_BATCHES = Metric(
     "gateway_delivery_queue_batches", "gauge", "Batches made for clients and not yet sent, over all responses."
 )
-DELIVERY_QUEUE_BATCHES_HIGH = _high_water(DELIVERY_QUEUE_BATCHES)
+DELIVERY_QUEUE_BATCHES_HIGH = high_water(DELIVERY_QUEUE_BATCHES)
 DELIVERY_QUEUE_BYTES = Metric(
     "gateway_delivery_queue_bytes", "gauge", "Bytes made for clients and not yet sent, over all responses."
 )
-DELIVERY_QUEUE_BYTES_HIGH = _high_water(DELIVERY_QUEUE_BYTES)
+DELIVERY_QUEUE_BYTES_HIGH = high_water(DELIVERY_QUEUE_BYTES)
 CLIENT_DISCONNECTS = Metric(
     "gateway_client_disconnects_total", "counter", "Clients that left, or stopped reading, before their answer ended."
 )
@@ -218,17 +218,17 @@ UNSUPPORTED_TOOLS = Metric(
     "gateway_unsupported_tools_total", "counter", "Hosted tools left out of a request because they cannot be run."
 )
 WEBSOCKETS = Metric("gateway_websocket_connections", "gauge", "WebSockets open now.")
-WEBSOCKETS_HIGH = _high_water(WEBSOCKETS)
+WEBSOCKETS_HIGH = high_water(WEBSOCKETS)
 WEBSOCKET_RUNNING = Metric("gateway_websocket_creates_running", "gauge", "Creates of WebSockets that run now.")
-WEBSOCKET_RUNNING_HIGH = _high_water(WEBSOCKET_RUNNING)
+WEBSOCKET_RUNNING_HIGH = high_water(WEBSOCKET_RUNNING)
 WEBSOCKET_WAITING = Metric(
     "gateway_websocket_creates_waiting", "gauge", "Creates of WebSockets that wait for their lane or for a free place."
 )
-WEBSOCKET_WAITING_HIGH = _high_water(WEBSOCKET_WAITING)
+WEBSOCKET_WAITING_HIGH = high_water(WEBSOCKET_WAITING)
 WEBSOCKET_OUTSTANDING_BYTES = Metric(
     "gateway_websocket_outstanding_bytes", "gauge", "Bytes of the creates of WebSockets that wait or run."
 )
-WEBSOCKET_OUTSTANDING_BYTES_HIGH = _high_water(WEBSOCKET_OUTSTANDING_BYTES)
+WEBSOCKET_OUTSTANDING_BYTES_HIGH = high_water(WEBSOCKET_OUTSTANDING_BYTES)
 WEBSOCKET_MESSAGE_BYTES = Metric(
     "gateway_websocket_message_bytes", "histogram", "Size of one message of a WebSocket client.", (), _BYTES
 )
@@ -247,7 +247,7 @@ WEBSOCKET_CLOSES = Metric(
 WEBSOCKET_SESSION_BYTES = Metric(
     "gateway_websocket_session_bytes", "gauge", "Histories kept in memory for WebSockets, as JSON."
 )
-WEBSOCKET_SESSION_BYTES_HIGH = _high_water(WEBSOCKET_SESSION_BYTES)
+WEBSOCKET_SESSION_BYTES_HIGH = high_water(WEBSOCKET_SESSION_BYTES)
 WEBSOCKET_CHECKPOINTS = Metric(
     "gateway_websocket_checkpoints_total",
     "counter",
@@ -263,9 +263,9 @@ WEBSOCKET_LOOKUPS = Metric(
 STORAGE_QUEUE_ENTRIES = Metric(
     "gateway_storage_queue_entries", "gauge", "Responses and deletions waiting for a commit, or in one."
 )
-STORAGE_QUEUE_ENTRIES_HIGH = _high_water(STORAGE_QUEUE_ENTRIES)
+STORAGE_QUEUE_ENTRIES_HIGH = high_water(STORAGE_QUEUE_ENTRIES)
 STORAGE_QUEUE_BYTES = Metric("gateway_storage_queue_bytes", "gauge", "Bytes waiting for a commit, or in one.")
-STORAGE_QUEUE_BYTES_HIGH = _high_water(STORAGE_QUEUE_BYTES)
+STORAGE_QUEUE_BYTES_HIGH = high_water(STORAGE_QUEUE_BYTES)
 STORAGE_APPEND_SECONDS = Metric(
     "gateway_storage_append_seconds",
     "histogram",

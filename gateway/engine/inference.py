@@ -1,0 +1,191 @@
+"""One inference call: what is asked, and the answer's bytes through the turn."""
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gateway.engine.coalescing import Coalescer
+from gateway.engine.failures import name_outcome
+from gateway.engine.plan import Plan
+from gateway.engine.spans import conclude_call, describe_call
+from gateway.engine.telling import Telling
+from gateway.ports import UpstreamCall, UpstreamExchange
+from gateway.protocol import codec
+from gateway.protocol.choice import Offer
+from gateway.protocol.errors import GatewayError, UpstreamError
+from gateway.protocol.requests import build_upstream_body
+from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
+from gateway.protocol.upstream_events import Unknown, parse
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing
+
+_FIELD = b"data: "
+_BRACE = ord("{")
+# Data that is no event: some engines send it to keep the line open, or to end it.
+_NO_EVENTS = (b"", DONE_DATA)
+
+
+class Inference:
+    """Asks the inference server of one response, round by round.
+
+    Args:
+        plan: the response.
+        telling: takes the events of the answers; its round is the one that is asked for.
+        coalescer: told of each read.
+        metrics: what is counted.
+        tracing: spans of calls.
+    """
+
+    def __init__(
+        self, plan: Plan, telling: Telling, *, coalescer: Coalescer, metrics: Metrics, tracing: Tracing
+    ) -> None:
+        self._plan = plan
+        self._settings = plan.settings
+        self._turn = plan.turn
+        self._telling = telling
+        self._coalescer = coalescer
+        self._metrics = metrics
+        self._tracing = tracing
+        self._longest_line = 0
+
+    async def ask(self, items: list[dict[str, Any]], offer: Offer, *, stream: bool) -> None:
+        """Make one call, and take all of its answer.
+
+        Args:
+            items: the input in the engine's form.
+            offer: the tools.
+            stream: whether the answer is to be events.
+
+        Raises:
+            GatewayError: the call, or its answer, failed.
+        """
+        plan = self._plan
+        route, round_ = plan.route, self._telling.round
+        body = build_upstream_body(plan.request, items, offer, model=route.model, stream=stream)
+        if route.salted:
+            body["cache_salt"] = hashlib.sha256(plan.caller.principal.encode("utf-8", "surrogatepass")).hexdigest()
+        content_bytes = self._settings.content_bytes
+        with await route.seats.take(), self._tracing.start_call(route.model) as span:
+            if span.recording:
+                describe_call(span, route, body, content_bytes)
+            call = UpstreamCall(
+                body=codec.encode(route.upstream.dialect.adapt(body)),
+                stream=stream,
+                headers={**plan.caller.headers, **span.headers},
+            )
+            began = time.perf_counter()
+            exchange = await self._open(call, began)
+            try:
+                if exchange.is_event_stream:
+                    await self._relay(exchange)
+                else:
+                    await self._ingest_body(exchange)
+            except UpstreamError as error:
+                error.message = route.upstream.redact(error.message)
+                raise
+            finally:
+                self._metrics.count_usage(route.known_model, round_.usage)
+                if span.recording:
+                    first = self._telling.outbox.first_delta
+                    conclude_call(
+                        span, round_,
+                        first_chunk_seconds=first - began if first > began else None, content_bytes=content_bytes,
+                    )  # fmt: skip
+                if round_.ended:
+                    exchange.retire()
+                else:
+                    await exchange.close()
+
+    async def _open(self, call: UpstreamCall, began: float) -> UpstreamExchange:
+        status = "cancelled"
+        try:
+            exchange = await self._plan.route.upstream.open(call)
+        except GatewayError as error:
+            status = name_outcome(error)
+            raise
+        else:
+            status = "200"
+            return exchange
+        finally:
+            metrics = self._metrics
+            metrics.defer(metrics.upstream_requests_total.labels(status).inc)
+            metrics.defer(metrics.upstream_ttfb_seconds.observe, time.perf_counter() - began)
+
+    async def _relay(self, exchange: UpstreamExchange) -> None:
+        telling = self._telling
+        outbox, progress, channel = telling.outbox, telling.progress, telling.channel
+        decoder = SseDecoder(self._settings.limits.max_upstream_sse_line_bytes)
+        complete = False
+        while not complete:
+            chunk = await exchange.read()
+            self._coalescer.note()
+            if progress.looks:
+                progress.note()
+            complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
+            if not complete:
+                if outbox:
+                    if telling.early is not None:
+                        await telling.settle_early()
+                    batch = outbox.take_read()
+                    assert channel is not None
+                    if not channel.write(batch):
+                        await channel.put(batch)
+                if not chunk:
+                    raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
+        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(_FIELD))
+
+    def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
+        """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
+        telling = self._telling
+        round_, ingest, keep = telling.round, self._turn.ingest, telling.outbox.add
+        tells = telling.channel is not None
+        for name, data in blocks:
+            if (not data or data[0] != _BRACE) and data.strip() in _NO_EVENTS:
+                continue
+            if len(data) > self._longest_line:
+                self._longest_line = len(data)
+            event = parse(name, data)
+            if type(event) is Unknown:
+                self._metrics.unknown_events_total.inc()
+                continue
+            out = ingest(round_, event)
+            if tells:
+                for one in out:
+                    keep(one)
+            telling.accepted = True
+            if round_.ended:
+                return True
+        return False
+
+    async def _ingest_body(self, exchange: UpstreamExchange) -> None:
+        limit = self._settings.limits.max_upstream_json_bytes
+        body = bytearray()
+        while chunk := await exchange.read():
+            body += chunk
+            if len(body) > limit:
+                break
+        self._metrics.upstream_json_bytes.observe(len(body))
+        if len(body) > limit:
+            raise self._settings.limits.exceeded("max_upstream_json_bytes")
+        try:
+            answer = codec.decode(bytes(body))
+        except codec.TooDeepError as error:
+            raise UpstreamError(
+                f"The upstream answered 200 with a body {error}.", code="upstream_invalid_body"
+            ) from None
+        except ValueError:
+            raise UpstreamError(
+                "The upstream answered 200 with a body that is not JSON.", code="upstream_invalid_body"
+            ) from None
+        self._telling.keep(self._turn.ingest_body(self._telling.round, answer))
+
+
+def _drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the events that are JSON: a stream that stops inside one ended early, and what is left of it is none."""
+    for block in blocks:
+        try:
+            codec.decode(block[1])
+        except ValueError:
+            continue
+        yield block
