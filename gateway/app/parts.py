@@ -120,22 +120,10 @@ def build_parts(
     relay = RelayEndpoint(Relay(engine, config, metrics, tracing), engine, config, metrics)
     reconfigure += [sockets.reconfigure, relay.reconfigure]
     return Parts(
-        config=config,
-        authenticator=authenticator,
-        store=store,
-        upstreams=upstreams,
-        tools=tools,
-        engine=engine,
-        endpoint=endpoint,
-        sockets=sockets,
-        relay=relay,
-        readiness=Readiness(store, upstreams),
-        metrics=metrics,
-        tracing=tracing,
-        clock=clock,
-        ids=ids,
-        reconfigure=reconfigure,
-    )
+        config=config, authenticator=authenticator, store=store, upstreams=upstreams, tools=tools, engine=engine,
+        endpoint=endpoint, sockets=sockets, relay=relay, readiness=Readiness(store, upstreams), metrics=metrics,
+        tracing=tracing, clock=clock, ids=ids, reconfigure=reconfigure,
+    )  # fmt: skip
 
 
 def _build_store(config: GatewayConfig, metrics: Metrics) -> Store:

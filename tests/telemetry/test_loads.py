@@ -29,6 +29,8 @@ def test_every_level_is_shown_beside_its_high_water_mark():
         "delivery_queue_bytes": delivery.bytes,
         "storage_queue_bytes": storage.bytes,
         "storage_queue_entries": storage.entries,
+        "tool_work_running": metrics.tool_load.running,
+        "tool_work_waiting": metrics.tool_load.waiting,
         "websocket_connections": load.connections,
         "websocket_creates_running": load.running,
         "websocket_creates_waiting": load.waiting,

@@ -42,7 +42,7 @@ def test_names_follow_the_conventions(metric):
     assert metric.name.endswith("_total") == (metric.kind == "counter")
     assert bool(metric.buckets) == (metric.kind == "histogram")
     if metric.kind == "histogram":
-        assert metric.name.endswith(("_seconds", "_bytes"))
+        assert metric.name.endswith(("_seconds", "_bytes", "_rounds"))
         assert list(metric.buckets) == sorted(set(metric.buckets))
 
 
