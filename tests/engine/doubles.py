@@ -21,11 +21,13 @@ from gateway.config.schema import (
 from gateway.engine.delivery import EncodedEvent
 from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
-from gateway.ports import StoredResponse, UpstreamCall, UpstreamHealth
+from gateway.ports import StoredResponse, Tools, UpstreamCall, UpstreamHealth
 from gateway.protocol.errors import UpstreamRefused
 from gateway.storage.memory import MemoryStore
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
+from gateway.tools.gate import Gate
+from gateway.tools.registry import ToolRegistry
 
 Json = dict[str, Any]
 Step = bytes | Exception | asyncio.Event
@@ -287,6 +289,8 @@ class Bench:
         telemetry: Json | None = None,
         deadline: float = LONG,
         tracing: Tracing | None = None,
+        tools: Tools | None = None,
+        rounds: int = 64,
     ) -> None:
         self.upstream = ScriptedUpstream(*replies)
         self.store = store or MemoryStore()
@@ -297,7 +301,7 @@ class Bench:
             server=ServerConfig(**(server or {})),
             upstream=UpstreamConfig(**(upstream or {})),
             responses=ResponsesConfig(**(responses or {})),
-            engine=EngineConfig(run_deadline_seconds=deadline),
+            engine=EngineConfig(run_deadline_seconds=deadline, max_rounds=rounds),
             telemetry=TelemetryConfig(**(telemetry or {})),
         )
         self.engine = Engine(
@@ -308,6 +312,7 @@ class Bench:
             tracing=self.tracing,
             clock=self.clock,
             ids=CountingIds(),
+            tools=tools and ToolRegistry([tools], Gate(self.config.tools, self.metrics)),
         )
 
     async def plan(self, principal: str = "local", transport: str = "json", **fields: Any) -> Plan:
