@@ -1,6 +1,5 @@
 """Responses made in rounds: inference, the gateway's own calls, inference again."""
 
-
 import pytest
 from engine.doubles import Bench, streamed, types, whole
 from engine.test_run import ended
