@@ -10,6 +10,7 @@ from gateway.config.addresses import is_loopback, is_wildcard, split_bind
 from gateway.config.certificates import CertificateFileError, present_files, read_expiry, trust_file
 from gateway.config.findings import DEFAULT, Finding, KeyPath, Origin
 from gateway.config.schema import GatewayConfig, UpstreamConfig
+from gateway.config.search_provider import review_web_search
 from gateway.config.tree import env_label, format_path
 from gateway.config.units import KIB, format_size
 
@@ -47,6 +48,8 @@ class Review:
         self._check_routing()
         self._check_limits()
         self._check_websocket()
+        for message, *paths in review_web_search(self._config.web_search):
+            self._problem(message, *paths)
 
     def _problem(self, message: str, *paths: KeyPath) -> None:
         self.problems.append((self._finding(message, paths), set(paths)))

@@ -81,6 +81,7 @@ class Metrics:
         self._declare_tokens()
         self._declare_tools()
 
+        self.web_search_queries_total = self._counter(names.WEB_SEARCH_QUERIES)
         self.api_keys = self._gauge(names.API_KEYS)
         self.api_key_reads_total = self._counter(names.API_KEY_READS)
         self._declare_process()

@@ -58,6 +58,7 @@ def test_uncommenting_the_template_changes_nothing(toml):
         "telemetry.capture_header",
     }
     keys |= {"auth.trusted_principal_header", "security.seal_keys", "security.seal_keys_file"}
+    keys |= {f"web_search.{name}" for name in ("url", "api_key", "api_key_file", "ca_file")}
     assert unset == keys
 
 
@@ -127,7 +128,7 @@ def test_the_schema_refuses_what_the_gateway_refuses(validator, problems, text):
 def test_the_schema_knows_every_default(validator):
     definitions = {name.lower(): definition for name, definition in validator.schema["$defs"].items()}
     for path, leaf in LEAVES:
-        entry = definitions[f"{path[0]}config"]["properties"][path[1]]
+        entry = definitions[f"{path[0].replace('_', '')}config"]["properties"][path[1]]
         default = leaf.default.reveal() if leaf.secret and leaf.default else leaf.default
         assert entry["default"] == (list(default) if isinstance(default, tuple) else default)
         assert entry["description"] == leaf.description

@@ -15,6 +15,7 @@ from gateway.config.schema.storage import StorageConfig
 from gateway.config.schema.telemetry import TelemetryConfig
 from gateway.config.schema.tools import ToolsConfig
 from gateway.config.schema.upstream import AllowedField, UpstreamConfig
+from gateway.config.schema.web_search import WebSearchConfig
 from gateway.config.schema.websocket import WebSocketConfig
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "TelemetryConfig",
     "ToolsConfig",
     "UpstreamConfig",
+    "WebSearchConfig",
     "WebSocketConfig",
 ]
 
@@ -57,6 +59,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    web_search: WebSearchConfig = field(default_factory=WebSearchConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 

@@ -366,6 +366,13 @@ WORKER_ENDS = Metric(
     " `exit`.",
     ("reason",),
 )
+WEB_SEARCH_QUERIES = Metric(
+    "gateway_web_search_queries_total",
+    "counter",
+    "Queries put to the search provider: `answered`, `refused` with 401 or 403, `busy` with 429 or 503, `failed`,"
+    " `timeout`, `too_large`, `invalid` or `unreachable`.",
+    ("outcome",),
+)
 API_KEYS = Metric(
     "gateway_api_keys", "gauge", "Keys of callers that are known and not revoked, as last read.", across="max"
 )
