@@ -35,6 +35,13 @@ _FIRST_WORDS = "Hello, I am Ada and I like prime numbers."
 _NEXT_WORDS = "Do you remember what I said?"
 _FORKS = {"left": ("Which is the first?", "yellow"), "right": ("Is there a last one?", "cyan")}
 _SHOWN_PIECES = 12
+_TOOL = {
+    "type": "function",
+    "name": "add",
+    "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+}
+_TOOL_WORDS = '@tool add {"a": 19, "b": 23}'
+_DELTAS = ("response.output_text.delta", "response.function_call_arguments.delta")
 
 
 class DemoFailed(Exception):
@@ -44,7 +51,7 @@ class DemoFailed(Exception):
 @click.command("demo")
 @click.option("--once", is_flag=True, help="End after the tour instead of waiting for Ctrl-C.")
 def command(*, once: bool) -> None:
-    """Show a gateway at work: an answer, its continuation, what was stored, two forks on one WebSocket.
+    """Show a gateway at work: an answer, what was stored, two forks on one WebSocket, a round of a tool.
 
     Starts a simulated inference server and a gateway on SQLite in a temporary folder, and removes all of it in the
     end. Ports in use are replaced by free ones. Exit codes: 0 when every step went well, 1 with the reason otherwise.
@@ -201,6 +208,8 @@ class Tour:
             self._show_stored(second)
             _head(self._console, "Two forks of it at the same time: lanes of one WebSocket")
             self._show_forks(second["id"])
+            _head(self._console, "A tool: the model calls it, you run it, the model goes on with what it returned")
+            self._show_tool()
         except DemoFailed as failure:
             self._console.print()
             raise ChildFailed(f"The tour failed: {failure}.", self._stage.gateway.tail()) from failure
@@ -217,7 +226,7 @@ class Tour:
             table.add_row(f"[bold]{name}", f"[cyan]{url}", f"[dim]{note}")
         self._console.print(Padding(table, (0, 2)))
 
-    def _ask(self, words: str, **fields: str) -> dict[str, Any]:
+    def _ask(self, words: str, **fields: Any) -> dict[str, Any]:
         """Stream one answer to the console and return the response of its terminal event."""
         self._console.print(f"  [bold]you[/]    {words}")
         self._console.print("  [bold]model[/]  ", end="")
@@ -225,7 +234,7 @@ class Tour:
         last: dict[str, Any] = {}
         for last in self._client.stream({"model": "sim", "input": words, **fields}):
             count += 1
-            if last["type"] == "response.output_text.delta":
+            if last["type"] in _DELTAS:
                 first = first or time.perf_counter() - began
                 self._console.print(last["delta"], end="", style="yellow", markup=False, soft_wrap=True)
         if last.get("type") != "response.completed":
@@ -235,6 +244,18 @@ class Tour:
         self._console.print(f"\n         [dim]{facts}")
         response: dict[str, Any] = last["response"]
         return response
+
+    def _show_tool(self) -> None:
+        """Have a tool called, and send what it returned."""
+        asked = self._ask(_TOOL_WORDS, tools=[_TOOL])
+        call = next((item for item in asked["output"] if item.get("type") == "function_call"), None)
+        if call is None:
+            raise DemoFailed("the model did not call the tool")
+        result = str(sum(msgspec.json.decode(call["arguments"]).values()))
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": result}
+        answered = self._ask(f"{call['name']} returned {result}", previous_response_id=asked["id"], input=[output])
+        if result not in _text_of(answered):
+            raise DemoFailed("the model does not know what the tool returned")
 
     def _show_stored(self, expected: dict[str, Any]) -> None:
         stored = self._client.retrieve(f"/v1/responses/{expected['id']}")

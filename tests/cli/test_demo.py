@@ -67,9 +67,10 @@ def test_the_tour_shows_every_step_and_leaves_nothing(start_demo, tmp_path):
     process = start_demo("--once")
     output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, output
-    first, second = re.findall(r"^  model  (.*)$", output, re.MULTILINE)
+    first, second, call, answer = re.findall(r"^  model  (.*)$", output, re.MULTILINE)
     assert first.startswith("You said “Hello, I am Ada")
     assert "Before that you wrote once, first “Hello, I am Ada and I like prime numbers.”" in second
+    assert (call, answer) == ('{"a": 19, "b": 23}', "The tool answered: “42”.")
     stored = re.search(r"GET /v1/responses/(resp_[0-9a-f]{32})$", output, re.MULTILINE)
     assert stored
     assert f'"id": "{stored[1]}"' in output
@@ -279,6 +280,11 @@ def completed(text: str) -> dict:
 
 KNOWN = completed(demo._FIRST_WORDS)
 LOST = [{**completed("Who are you?"), "stream_id": lane} for lane in demo._FORKS]
+FOUND = [{**KNOWN, "stream_id": lane} for lane in demo._FORKS]
+CALLED = completed(demo._FIRST_WORDS)
+CALLED["response"]["output"].append(
+    {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a": 9999}'}
+)
 REFUSED = [{"type": "error", "stream_id": "left", "error": {"message": "why"}}]
 
 
@@ -291,6 +297,8 @@ REFUSED = [{"type": "error", "stream_id": "left", "error": {"message": "why"}}]
         (Answers([KNOWN], {"id": "resp_2"}), "not the one that was streamed"),
         (Answers([KNOWN], KNOWN["response"], REFUSED), "the fork on lane 'left' failed: .*why"),
         (Answers([KNOWN], KNOWN["response"], LOST), "a fork does not know the first message"),
+        (Answers([KNOWN], KNOWN["response"], FOUND), "the model did not call the tool"),
+        (Answers([CALLED], CALLED["response"], FOUND), "does not know what the tool returned"),
     ],
 )
 def test_a_wrong_answer_fails_the_tour(tmp_path, client, reason):
