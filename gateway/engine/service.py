@@ -28,7 +28,7 @@ from gateway.protocol.errors import (
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.hosted_history import recall_hosted
 from gateway.protocol.ids import prefix_of
-from gateway.protocol.requests import CreateRequest, build_response, check_request, read_object
+from gateway.protocol.requests import CreateRequest, build_response, check_request, load_tools, read_object
 from gateway.protocol.response import DeletedResponse, ModelList
 from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
@@ -192,6 +192,7 @@ class Engine:
         shown = drop_incomplete_calls(new)
         match_outputs(history, shown)
         items = [*history, *shown]
+        request = load_tools(request, items, route.policy, types=self._tools)
         settings = self._settings
         if request.toolset.unsupported:
             self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))

@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.protocol import codec
-from gateway.protocol.client_tools import CLIENT_TOOLS, ClientTool, read_arguments
+from gateway.protocol.client_tool import ClientTool, read_arguments
+from gateway.protocol.client_tools import CLIENT_TOOLS
 
 MAX_NAME = 64
 _DIGEST = 12

@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.protocol.call_parts import ArgumentsPart
 from gateway.protocol.call_slots import CallSlot
-from gateway.protocol.client_tools import ClientTool
+from gateway.protocol.client_tool import ClientTool
 from gateway.protocol.events import Event
 from gateway.protocol.items import Status
 

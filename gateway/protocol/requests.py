@@ -8,14 +8,14 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from gateway.protocol import codec
 from gateway.protocol.choice import Offer
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.inputs import json_type, read_input
 from gateway.protocol.response import Response
-from gateway.protocol.tools import HostedTypes, Toolset, build_toolset
+from gateway.protocol.tools import HostedTypes, Toolset, build_toolset, list_loaded
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 _Positive = Annotated[int, Meta(ge=1)]
@@ -191,13 +191,31 @@ def check_request(
             code="missing_required_parameter",
             param="input",
         )
+    items = read_input(fields.input, max_items=policy.max_input_items, remote_images=policy.remote_images)
+    loaded = list_loaded(items)
     return CreateRequest(
         fields=fields,
         extras=extras,
-        items=read_input(fields.input, max_items=policy.max_input_items, remote_images=policy.remote_images),
-        toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools, types=types),
+        items=items,
+        toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools, types=types, loaded=loaded),
         generate=generate,
     )
+
+
+def load_tools(
+    request: CreateRequest, items: list[dict[str, Any]], policy: RequestPolicy, *, types: HostedTypes | None = None
+) -> CreateRequest:
+    """Return the request with all tools that its effective input has loaded, itself if that is none.
+
+    Raises:
+        InvalidRequest: they are too many.
+    """
+    loaded = list_loaded(items)
+    if not loaded:
+        return request
+    tools, choice = request.fields.tools, request.fields.tool_choice
+    toolset = build_toolset(tools, choice, max_tools=policy.max_tools, types=types, loaded=loaded)
+    return structs.replace(request, toolset=toolset)
 
 
 def build_response(request: CreateRequest, *, response_id: str, created_at: int) -> Response:

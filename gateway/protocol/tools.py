@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gateway.protocol.carriage import Carriage, Carried, identify
 from gateway.protocol.choice import Offered, Offers, choose
-from gateway.protocol.client_tools import find_client_tool
+from gateway.protocol.client_tools import find_client_tool, read_foreign_tool
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.hosted import HostedTool
 
@@ -16,6 +16,8 @@ from gateway.protocol.hosted import HostedTool
 _MAX_NAMED = 16
 _NO_WORD = re.compile(r"[^A-Za-z0-9_-]")
 _HOSTED_BY_KIND = {"mcp_call": "mcp", "mcp_approval_request": "mcp", "web_search_call": "web_search"}
+# Items of the input that make further tools known.
+_LOADING = frozenset({"tool_search_output", "additional_tools"})
 _NOTHING = choose((), None)
 
 
@@ -79,57 +81,117 @@ class Toolset(Struct, frozen=True, kw_only=True):
         return choose([*self.offered, *own], self.given)
 
 
+class _Declared(Struct):
+    """A tool of the client's, as it was declared.
+
+    Attributes:
+        tool: the declaration.
+        kind: its type.
+        late: it was first heard of in the input.
+        loaded: it came with the input, where deferring a tool has no meaning any more.
+    """
+
+    tool: dict[str, Any]
+    kind: str
+    late: bool
+    loaded: bool
+
+
 class _Offer:
     """Collects function tools with the name and namespace the client knows them by."""
 
     def __init__(self, types: HostedTypes | None) -> None:
         self.carriage = Carriage()
         self.unsupported: dict[str, None] = {}
-        self.tools: list[Offered] = []
         self.hosted: list[tuple[str, dict[str, Any]]] = []
         self.types = types
-        self._known: set[Carried] = set()
+        self._declared: dict[Carried, _Declared] = {}
+        self._namespaces: dict[str, Any] = {}
 
-    def add(self, tool: Any, path: str, namespace: str | None = None) -> None:
+    def add(self, tool: Any, path: str, namespace: str | None = None, *, late: bool = False) -> None:
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str) or not tool["type"]:
             raise InvalidRequest(f"'{path}' must be an object with a type.", code="invalid_type", param=path)
         kind = tool["type"]
         if kind == "namespace" and namespace is None:
-            self._add_namespace(tool, path)
+            self._add_namespace(tool, path, late=late)
         elif kind in ("function", "custom"):
-            self._add_function(tool, path, namespace)
-        elif self._is_hosted(kind) and namespace is None:
+            self._add_function(tool, path, namespace, late=late)
+        elif self._is_hosted(kind) and namespace is None and not late:
             self.hosted.append((path, tool))
         elif namespace is None and find_client_tool(tool) is not None:
-            self._add_carried(tool, path, kind, None)
+            self._declare(identify(tool), tool, path, late=late)
+        elif namespace is None and (function := read_foreign_tool(tool)) is not None:
+            self._add_function(function, path, None, late=late, kind=kind)
         else:
             self.unsupported[_NO_WORD.sub("", kind[:64]) or "unnamed"] = None
 
-    def _add_namespace(self, tool: dict[str, Any], path: str) -> None:
+    def _add_namespace(self, tool: dict[str, Any], path: str, *, late: bool) -> None:
         name, members = tool.get("name"), tool.get("tools")
         if not isinstance(name, str) or not name or not isinstance(members, list):
             raise InvalidRequest(
                 f"'{path}' must have a name and a list of tools.", code="invalid_type", param=f"{path}.name"
             )
+        self._namespaces[name] = tool.get("description")
         for index, member in enumerate(members):
-            self.add(member, f"{path}.tools[{index}]", name)
+            self.add(member, f"{path}.tools[{index}]", name, late=late)
 
-    def _add_function(self, tool: dict[str, Any], path: str, namespace: str | None) -> None:
+    def _add_function(
+        self, tool: dict[str, Any], path: str, namespace: str | None, *, late: bool, kind: str | None = None
+    ) -> None:
         name = tool.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidRequest(
                 f"'{path}.name' must be a non-empty string.", code="invalid_type", param=f"{path}.name"
             )
-        self._add_carried(tool, path, name, namespace)
+        self._declare(identify(tool, namespace), tool, path, late=late, kind=kind)
 
-    def _add_carried(self, tool: dict[str, Any], path: str, name: str, namespace: str | None) -> None:
-        identity = identify(tool, namespace)
-        if identity in self._known:
+    def _declare(
+        self, identity: Carried, tool: dict[str, Any], path: str, *, late: bool, kind: str | None = None
+    ) -> None:
+        known = self._declared.get(identity)
+        if known is None:
+            self._declared[identity] = _Declared(tool, kind or identity.kind, late, late)
+        elif late:
+            known.tool, known.loaded = tool, True
+        else:
             raise InvalidRequest(
-                f"'{path}.name' repeats the tool name '{name[:64]}'.", code="invalid_value", param=f"{path}.name"
+                f"'{path}.name' repeats the tool name '{identity.name[:64]}'.",
+                code="invalid_value",
+                param=f"{path}.name",
             )
-        self._known.add(identity)
-        self.tools.append(Offered(self.carriage.declare(tool, namespace), name, namespace, kind=identity.kind))
+
+    def close(self) -> list[Offered]:
+        """Name every tool and return those that the engine is offered.
+
+        Functions keep their own names, whatever else would have one of them; what is loaded later changes no name.
+        """
+        ordered = sorted(self._declared, key=self._rank)
+        functions = {known: self.carriage.declare(self._declared[known].tool, known.namespace) for known in ordered}
+        search = next((known for known in self._declared if known.kind == "tool_search"), None)
+        deferred = [known for known, it in self._declared.items() if search and _is_deferred(it)]
+        if search and deferred:
+            functions[search] = self._advertise(functions[search], deferred)
+        return [
+            Offered(functions[known], known.name, known.namespace, it.kind)
+            for known, it in self._declared.items()
+            if it.loaded or known not in deferred
+        ]
+
+    def _rank(self, known: Carried) -> int:
+        if self._declared[known].late:
+            return 2
+        return 0 if known.kind == "function" and known.namespace is None else 1
+
+    def _advertise(self, function: dict[str, Any], deferred: list[Carried]) -> dict[str, Any]:
+        """Return the function that finds tools with a word about each that it can find, or about its namespace."""
+        lines = {
+            known.namespace or known.name: self._declared[known].tool.get("description")
+            if known.namespace is None
+            else self._namespaces[known.namespace]
+            for known in deferred
+        }
+        listed = "".join(f"\n- {name}: {about}" if about else f"\n- {name}" for name, about in lines.items())
+        return {**function, "description": f"{function['description']}\n\nThere are tools for:{listed}"}
 
     def echo(self, tool: dict[str, Any]) -> dict[str, Any]:
         if self.types is not None and self._is_hosted(tool["type"]):
@@ -140,7 +202,14 @@ class _Offer:
         return self.types is not None and self.types.runs(kind)
 
 
-def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int, types: HostedTypes | None = None) -> Toolset:
+def build_toolset(
+    tools: list[Any] | None,
+    choice: Any,
+    *,
+    max_tools: int,
+    types: HostedTypes | None = None,
+    loaded: Sequence[tuple[str, list[Any]]] = (),
+) -> Toolset:
     """Return the engine's tools and choice; hosted tools the gateway cannot run are left out and named.
 
     Args:
@@ -148,35 +217,59 @@ def build_toolset(tools: list[Any] | None, choice: Any, *, max_tools: int, types
         choice: `tool_choice` likewise.
         max_tools: most entries, those inside namespaces included.
         types: the tools that the gateway runs itself, if there are any.
+        loaded: further tools that items of the input brought, with the path of each list, oldest first.
 
     Raises:
         InvalidRequest: a malformed tool or choice, or a choice that requires a tool that is not offered.
     """
-    if not tools and choice in (None, "auto", "none"):
+    if not tools and not loaded and choice in (None, "auto", "none"):
         return Toolset(offered=(), offers=_NOTHING, carriage=Carriage(), unsupported=(), echo=[])
     given = tools or []
-    count = len(given) + sum(map(_count_members, given))
-    if count > max_tools:
-        raise InvalidRequest(
-            f"'tools' has {count} entries, those inside namespaces included; at most {max_tools} are accepted.",
-            code="array_above_max_length",
-            bound="responses.max_tools",
-            param="tools",
-        )
+    _check_count(given, loaded, max_tools)
     offer = _Offer(types)
     for index, tool in enumerate(given):
         offer.add(tool, f"tools[{index}]")
+    for path, found in loaded:
+        for index, tool in enumerate(found):
+            offer.add(tool, f"{path}[{index}]", late=True)
     if types is not None and offer.hosted:
         types.check(offer.hosted)
+    offered = offer.close()
     return Toolset(
-        offered=offer.tools,
-        offers=choose(offer.tools, choice, pending=bool(offer.hosted)),
+        offered=offered,
+        offers=choose(offered, choice, pending=bool(offer.hosted)),
         carriage=offer.carriage,
         unsupported=tuple(offer.unsupported),
         echo=[offer.echo(tool) for tool in given],
         hosted=[tool for _, tool in offer.hosted],
         given=choice,
     )
+
+
+def list_loaded(items: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Return the lists of tools that items of the input bring, each with its path."""
+    return [
+        (f"input[{index}].tools", item["tools"])
+        for index, item in enumerate(items)
+        if item.get("type") in _LOADING and isinstance(item.get("tools"), list)
+    ]
+
+
+def _is_deferred(declared: _Declared) -> bool:
+    return declared.tool.get("defer_loading") is True
+
+
+def _check_count(given: list[Any], loaded: Sequence[tuple[str, list[Any]]], most: int) -> None:
+    every = [*given, *(tool for _, found in loaded for tool in found)]
+    count = len(every) + sum(map(_count_members, every))
+    if count > most:
+        besides = "and what the input loads " if loaded else ""
+        raise InvalidRequest(
+            f"'tools' has {count} entries, those inside namespaces {besides}included; at most {most} are accepted.",
+            code="array_above_max_length",
+            bound="responses.max_tools",
+            param="tools",
+        )
 
 
 def _count_members(tool: Any) -> int:

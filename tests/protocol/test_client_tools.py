@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.client_tools import CLIENT_TOOLS, NO_PATH, find_client_tool, read_arguments
+from gateway.protocol.client_tool import read_arguments
+from gateway.protocol.client_tools import CLIENT_TOOLS, NO_PATH, find_client_tool
 from gateway.protocol.ledger import charge
 
 SHELL, LOCAL, PATCH, SEARCH, COMPUTER, PREVIEW = CLIENT_TOOLS.values()

@@ -1,11 +1,14 @@
 """What `tools` and `tool_choice` become, and what is refused by name."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.protocol.carriage import Carried
+from gateway.protocol.carriage import MAX_NAME, Carried, list_tools
 from gateway.protocol.choice import Offer
+from gateway.protocol.client_tools import CLIENT_TOOLS
 from gateway.protocol.errors import InvalidRequest
-from gateway.protocol.tools import build_toolset
+from gateway.protocol.tools import build_toolset, list_loaded
 
 F = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 G = {"type": "function", "name": "g"}
@@ -171,3 +174,154 @@ def test_long_names_are_not_repeated_at_length():
         build([F], {"type": "x" * 10_000})
     assert len(refused.value.message) < 200
     assert build([{"type": "y" * 10_000}]).unsupported == ("y" * 64,)
+
+
+FIND = {"type": "tool_search", "execution": "client", "description": "Finds."}
+LATER = {**F, "name": "later", "description": "Does it later.", "defer_loading": True}
+FILES = {
+    "type": "namespace",
+    "name": "files",
+    "description": "Files.",
+    "tools": [{**F, "name": "read", "defer_loading": True}, {**F, "name": "list", "defer_loading": True}],
+}
+
+
+def names(toolset):
+    return [tool["name"] for tool in toolset.offers.first.tools]
+
+
+def load(*tools, given=(), choice=None):
+    loaded = [("input[0].tools", list(tools))] if tools else []
+    return build_toolset(list(given), choice, max_tools=10, loaded=loaded)
+
+
+def test_functions_keep_their_names_wherever_they_stand():
+    assert names(build([{"type": "shell"}, SHELL, {**F, "name": "shell"}]))[2] == "shell"
+
+
+def test_deferred_tools_wait_for_a_search_of_the_clients_and_are_told_of():
+    toolset = build([FIND, LATER, {**LATER, "name": "mute", "description": None}, FILES, F])
+    assert names(toolset) == ["tool_search", "f"]
+    assert toolset.offers.first.tools[0]["description"] == (
+        "Finds.\n\nThere are tools for:\n- later: Does it later.\n- mute\n- files: Files."
+    )
+    assert toolset.carriage.resolve("files__read") == Carried("read", "files")
+
+
+def test_deferred_tools_are_offered_at_once_where_nobody_could_find_them():
+    toolset = build([{"type": "tool_search"}, LATER])
+    assert names(toolset) == ["later"]
+    assert "defer_loading" not in toolset.offers.first.tools[0]
+    assert toolset.unsupported == ("tool_search",)
+
+
+def test_what_the_input_brings_is_offered_whatever_it_says():
+    toolset = load(LATER, FILES, {"type": "apply_patch"}, given=[FIND, LATER, F])
+    assert names(toolset) == ["tool_search", "later", "f", "files__read", "files__list", "apply_patch"]
+    assert len(toolset.echo) == 3
+
+
+def test_tools_may_come_with_the_input_alone_and_again():
+    toolset = load(F, G, {**F, "description": "New."}, choice={"type": "function", "name": "g"})
+    assert names(toolset) == ["f", "g"]
+    assert toolset.offers.first.tools[0]["description"] == "New."
+    assert toolset.offers.first.choice == {"type": "function", "name": "g"}
+
+
+def test_what_comes_later_takes_no_name_that_is_given():
+    given = [FIND, {"type": "shell"}]
+    toolset = load({**F, "name": "shell"}, given=given)
+    assert names(toolset)[:2] == names(load(given=given)) == ["tool_search", "shell"]
+    assert toolset.carriage.resolve(names(toolset)[2]) == Carried("shell")
+
+
+@pytest.mark.parametrize(
+    ("tool", "param", "code"),
+    [("junk", "input[0].tools[0]", "invalid_type"), (NINE, "tools", "array_above_max_length")],
+)
+def test_refusals_of_what_the_input_brings(tool, param, code):
+    with pytest.raises(InvalidRequest) as refused:
+        load(tool, given=[F, G])
+    assert (refused.value.param, refused.value.code) == (param, code)
+
+
+def test_hosted_tools_of_the_input_are_left_out():
+    class Types:
+        def runs(self, kind):
+            return kind == "mcp"
+
+    toolset = build_toolset([], None, max_tools=10, types=Types(), loaded=[("input[0].tools", [{"type": "mcp"}])])
+    assert (toolset.hosted, toolset.unsupported) == ([], ("mcp",))
+
+
+def test_items_that_load_tools_are_found():
+    items = [
+        {"type": "message"},
+        {"type": "additional_tools", "tools": [F]},
+        {"type": "tool_search_output", "tools": []},
+        {"type": "additional_tools", "tools": None},
+    ]
+    assert list_loaded(items) == [("input[1].tools", [F]), ("input[2].tools", [])]
+
+
+@pytest.mark.parametrize(
+    ("tool", "function"),
+    [
+        ({"type": "browse", "parameters": {"type": "object"}}, {"name": "browse", "parameters": {"type": "object"}}),
+        ({"type": "browse", "execution": "client"}, {"name": "browse", "parameters": {"type": "object"}}),
+        (
+            {"type": "browse", "name": "b", "description": "Looks.", "input_schema": {"type": "object", "a": 1}},
+            {"name": "b", "description": "Looks.", "parameters": {"type": "object", "a": 1}},
+        ),
+    ],
+)
+def test_unknown_tools_that_clients_run_are_functions(tool, function):
+    toolset = build([tool], {"type": "browse"})
+    assert toolset.offers.first.tools == [{"type": "function", **function}]
+    assert toolset.offers.first.choice == {"type": "function", "name": function["name"]}
+    assert toolset.carriage.resolve(function["name"]) == Carried(function["name"])
+    assert toolset.echo == [tool]
+
+
+def test_unknown_tools_need_a_name_that_is_one():
+    with pytest.raises(InvalidRequest, match="non-empty string"):
+        build([{"type": "browse", "name": 5, "execution": "client"}])
+
+
+@pytest.mark.parametrize("kind", ["file_search", "web_search_preview", "programmatic_tool_calling", "shell"])
+def test_tools_of_servers_are_never_functions(kind):
+    tool = {"type": kind, "parameters": {}, "environment": {"type": "container_auto"}}
+    assert build([tool]).unsupported == (kind,)
+
+
+declarations = st.one_of(
+    st.builds(
+        lambda kind, name: {"type": kind, "name": name},
+        st.sampled_from(["function", "custom"]),
+        st.sampled_from(["shell", "apply_patch", "n__a", "a", "n" * 64, "n" * 70, "n__" + "a" * 70]),
+    ),
+    st.builds(lambda kind: {"type": kind, "execution": "client"}, st.sampled_from([*CLIENT_TOOLS, "browse"])),
+)
+spaces = st.builds(
+    lambda name, members: {"type": "namespace", "name": name, "tools": members},
+    st.sampled_from(["n", "shell", "m" * 64]),
+    st.lists(declarations.filter(lambda tool: "name" in tool), max_size=3),
+)
+
+
+@given(st.lists(st.one_of(declarations, spaces), max_size=8), st.lists(declarations, max_size=3))
+def test_names_are_unique_short_reversible_and_stay(given, later):
+    keys = [(tool["type"], tool.get("name"), name) for tool, name in list_tools(given)]
+    if len(set(keys)) < len(keys):
+        with pytest.raises(InvalidRequest, match="repeats"):
+            build_toolset(given, None, max_tools=99)
+        return
+    before = build_toolset(given, None, max_tools=99)
+    toolset = build_toolset(given, None, max_tools=99, loaded=[("input[0].tools", later)])
+    assert names(toolset)[: len(names(before))] == names(before)
+    assert len(set(names(toolset))) == len(names(toolset))
+    assert all(0 < len(name) <= MAX_NAME for name in names(toolset))
+    for offered in toolset.offered:
+        found = toolset.carriage.resolve(offered.function["name"])
+        assert (found.name, found.namespace) == (offered.name, offered.group)
+        assert toolset.carriage.name_of(found) == offered.function["name"]

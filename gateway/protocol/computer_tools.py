@@ -1,11 +1,13 @@
-"""Actions of the computer tools: what a model may write, read leniently, returned as the API words them."""
+"""The computer tools of the API, and what a model may do with a computer."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-SCHEMA: dict[str, Any] = {
+from gateway.protocol.client_tool import ClientTool, Json, as_text, read_arguments, without_nulls
+
+_SCHEMA: Json = {
     "type": "object",
     "properties": {
         "type": {
@@ -87,7 +89,56 @@ class _Wait(Struct, tag_field="type", tag="wait"):
 _ANY = _Click | _DoubleClick | _Move | _Scroll | _Drag | _Keypress | _Screenshot | _Type | _Wait
 
 
-def read_actions(value: Any) -> list[dict[str, Any]]:
+class ComputerTool(ClientTool):
+    """`computer`: what to do with mouse and keyboard, answered by a picture of the screen."""
+
+    call, output = "computer_call", "computer_call_output"
+    blank: ClassVar[Json] = {"pending_safety_checks": [], "actions": []}
+    description = "Uses the mouse and keyboard of a computer and returns a picture of its screen."
+    parameters: ClassVar[Json] = {
+        "type": "object",
+        "properties": {"actions": {"type": "array", "items": _SCHEMA, "description": "What to do, in order."}},
+        "required": ["actions"],
+    }
+
+    def restore(self, arguments: str) -> Json:
+        """Return the actions; where one cannot be read, a look at the screen takes the place of all."""
+        return {"pending_safety_checks": [], "actions": _read_actions(read_arguments(arguments))}
+
+    def write_arguments(self, item: Json) -> Any:
+        """Return the actions, one of the older form included."""
+        actions = item.get("actions") or [item.get("action")]
+        return {"actions": [without_nulls(action) for action in actions if isinstance(action, dict)]}
+
+    def write_output(self, item: Json) -> Any:
+        """Return the picture."""
+        screenshot = item.get("output")
+        url = screenshot.get("image_url") if isinstance(screenshot, dict) else None
+        return [{"type": "input_image", "image_url": url}] if isinstance(url, str) else as_text(screenshot)
+
+
+class ComputerPreviewTool(ComputerTool):
+    """`computer_use_preview`: one action a call."""
+
+    blank: ClassVar[Json] = {"pending_safety_checks": []}
+    parameters: ClassVar[Json] = _SCHEMA
+
+    def describe(self, tool: Json) -> tuple[str, Any]:
+        """Return the function, with the size of the screen."""
+        size = "x".join(str(tool.get(name)) for name in ("display_width", "display_height"))
+        return f"{self.description} The screen has {size} pixels.", self.parameters
+
+    def restore(self, arguments: str) -> Json:
+        """Return the action."""
+        action, *_ = _read_actions(read_arguments(arguments))
+        return {"pending_safety_checks": [], "action": action}
+
+    def write_arguments(self, item: Json) -> Any:
+        """Return the action."""
+        return super().write_arguments(item)["actions"][0] if item.get("action") else {}
+
+
+def _read_actions(value: Any) -> list[dict[str, Any]]:
     """Return the actions in a model's arguments, at least one.
 
     Where they are not such as the API has, a look at the screen takes their place: it does no harm and shows the model
