@@ -95,6 +95,15 @@ SECTIONS: dict[str, dict[int, str]] = {
         61: "An engine may repeat its ids; ours never do, and storage does not mind.",
         62: "What is the caller's fault opens no circuit breaker.",
     },
+    "Tools that the client runs": {
+        101: "The API's client tools are offered as functions, and a call comes back as the item the API has for it.",
+        102: "The output of such a call answers that call, and reaches the model as the output of a function.",
+        103: "Every transport tells such a call the same, and shell commands one by one.",
+        104: "Names are unique, at most 64 characters, come back as what they were, and stay over the turns.",
+        105: "Whatever a model writes as arguments, in whatever pieces, becomes the same valid item.",
+        106: "Tools that a search or the input brings are offered from then on; deferred ones wait for a search.",
+        107: "A tool that only a server could run is left out and named, and asking for it by `tool_choice` refused.",
+    },
 }
 
 

@@ -1,15 +1,18 @@
 """How a text is cut, and how an engine words its stream, changes nothing but the deltas themselves."""
 
+import pytest
 from conformance.verdict import schema
 from hypothesis import given
 from hypothesis import strategies as st
-from property.engine import cutters, items, play, play_body, reasonings, styles, texts, without_ids
+from property.engine import client_calls, cutters, items, play, play_body, reasonings, styles, texts, without_ids
 
+from gateway.protocol.items import CLIENT_CALLS
 from gateway.protocol.ledger import charge
 
 said = st.lists(items, max_size=4)
 
 
+@pytest.mark.checklist(105)
 @given(said=said, cut=cutters(), style=styles)
 def test_every_way_of_saying_it_gives_the_same_response(said, cut, style):
     whole, body, pieces = play(said), play_body(said), play(said, cut, style)
@@ -24,6 +27,15 @@ def test_every_way_of_saying_it_keeps_the_rules(said, cut, style):
     for client in (play(said, cut, style), play_body(said)):
         assert client.faults() == []
         assert [fault for told in client.told for fault in schema().check_event(told)] == []
+
+
+@pytest.mark.checklist(105)
+@given(call=client_calls, cut=cutters(), style=styles)
+def test_a_call_of_a_clients_tool_is_a_valid_item_whatever_it_says(call, cut, style):
+    (item,) = play([call], cut, style).output
+    assert without_ids(item) == without_ids(play_body([call]).output[0])
+    assert item["type"] in CLIENT_CALLS.keys() - {"function_call", "custom_tool_call"}
+    assert schema().check_item(item) == []
 
 
 @given(reasonings(), cutters(), st.sampled_from(["instead", "both"]))

@@ -114,6 +114,7 @@ def test_allowed_tools_can_be_required():
     assert build(ALL, choice).offers.first.choice == "required"
 
 
+@pytest.mark.checklist(107)
 @pytest.mark.parametrize(
     ("tools", "choice", "param", "code", "words"),
     [
@@ -199,6 +200,7 @@ def test_functions_keep_their_names_wherever_they_stand():
     assert names(build([{"type": "shell"}, SHELL, {**F, "name": "shell"}]))[2] == "shell"
 
 
+@pytest.mark.checklist(106)
 def test_deferred_tools_wait_for_a_search_of_the_clients_and_are_told_of():
     toolset = build([FIND, LATER, {**LATER, "name": "mute", "description": None}, FILES, F])
     assert names(toolset) == ["tool_search", "f"]
@@ -208,6 +210,7 @@ def test_deferred_tools_wait_for_a_search_of_the_clients_and_are_told_of():
     assert toolset.carriage.resolve("files__read") == Carried("read", "files")
 
 
+@pytest.mark.checklist(106)
 def test_deferred_tools_are_offered_at_once_where_nobody_could_find_them():
     toolset = build([{"type": "tool_search"}, LATER])
     assert names(toolset) == ["later"]
@@ -309,6 +312,7 @@ spaces = st.builds(
 )
 
 
+@pytest.mark.checklist(104)
 @given(st.lists(st.one_of(declarations, spaces), max_size=8), st.lists(declarations, max_size=3))
 def test_names_are_unique_short_reversible_and_stay(given, later):
     keys = [(tool["type"], tool.get("name"), name) for tool, name in list_tools(given)]
