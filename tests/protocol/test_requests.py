@@ -16,6 +16,7 @@ from gateway.protocol.requests import (
     build_response,
     build_upstream_body,
     check_request,
+    load_tools,
     read_object,
     read_request,
 )
@@ -423,3 +424,14 @@ def test_half_a_surrogate_pair_passes_wherever_text_may_stand():
     assert request.extras == {"\udfff": 1}
     assert (request.fields.metadata, request.fields.user) == ({"\ud800": "\ud800"}, "\ud800")
     assert refusal_of(RequestPolicy(strict=True), **{"\udfff": 1}).param == "\udfff"
+
+
+def test_tools_of_the_effective_input_join_those_of_the_request():
+    tool = {"type": "function", "name": "f", "parameters": {}}
+    request = read_request(b'{"model":"m","input":"q"}', RequestPolicy())
+    assert load_tools(request, [{"type": "message"}], RequestPolicy()) is request
+    loaded = load_tools(request, [{"type": "additional_tools", "tools": [tool]}], RequestPolicy())
+    assert loaded.toolset.offers.first.tools == [tool]
+    assert loaded.items == request.items
+    with pytest.raises(InvalidRequest, match="what the input loads"):
+        load_tools(request, [{"type": "additional_tools", "tools": [tool, tool]}], RequestPolicy(max_tools=1))
