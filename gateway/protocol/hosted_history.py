@@ -18,6 +18,7 @@ from gateway.protocol.slots import Slot
 Item = dict[str, Any]
 
 _TYPES = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "web_search_call"})
+_CUT_SHORT = ("in_progress", "incomplete")
 _WEB_SEARCH = "web_search"
 _NO_OUTPUT = "The tool call has no output."
 _NO_SOURCES = "The results of this search are no longer at hand; the answer that followed was made from them."
@@ -38,12 +39,17 @@ def recall_round(slots: Iterable[Slot]) -> list[Item]:
 
 
 def recall_hosted(items: list[Item]) -> list[Item]:
-    """Return items in which those of the gateway's own tools are function calls and outputs; listings are left out."""
+    """Return items in which those of the gateway's own tools are function calls and outputs.
+
+    Listings are left out, and calls that were cut short.
+    """
     if not any(item.get("type") in _TYPES for item in items):
         return items
     out: list[Item] = []
     for item in items:
         match item.get("type"):
+            case "mcp_call" | "web_search_call" if item.get("status") in _CUT_SHORT:
+                pass
             case "mcp_call":
                 recall_call(out, item, _read_outcome(item))
             case "mcp_approval_request":

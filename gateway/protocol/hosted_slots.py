@@ -204,16 +204,21 @@ class ApprovalSlot(CallSlot):
         """A function call to the engine."""
         return "function_call"
 
-    def render(self, status: Status) -> dict[str, Any]:  # noqa: ARG002
-        """Return the request for approval, which has no status."""
-        return self.skeleton()
+    def render(self, status: Status) -> dict[str, Any]:
+        """Return the request for approval."""
+        return self._describe(self.carried.text if self.carried is not None else "", status)
 
     def skeleton(self) -> dict[str, Any]:
-        """Return the request for approval."""
+        """Return the request for approval without arguments."""
+        return self._describe("", "in_progress")
+
+    def _describe(self, arguments: str, status: Status) -> dict[str, Any]:
+        # The API knows no status of this type, but clients that read any item's alike expect one.
         return {
             "id": self.id,
             "type": "mcp_approval_request",
-            "arguments": self.carried.text if self.carried is not None else "",
+            "status": status,
+            "arguments": arguments,
             "name": self._tool.name,
             "server_label": self._tool.label,
         }
@@ -287,20 +292,21 @@ class ListingSlot(Slot):
         """Return the charge of the item, and that of what the server sent."""
         return _charge_beside_output(self.render(status)) + (self.listed.size if self.listed is not None else 0)
 
-    def render(self, status: Status) -> dict[str, Any]:  # noqa: ARG002
-        """Return the listing, which has no status."""
-        listed = self.listed
-        item = {
-            "id": self.id,
-            "type": "mcp_list_tools",
-            "server_label": self._label,
-            "tools": list(listed.tools) if listed is not None else [],
-        }
-        return item if listed is None or listed.error is None else {**item, "error": listed.error}
+    def render(self, status: Status) -> dict[str, Any]:
+        """Return the listing."""
+        item, listed = self._describe(status), self.listed
+        if listed is None:
+            return item
+        item["tools"] = list(listed.tools)
+        return item if listed.error is None else {**item, "status": "failed", "error": listed.error}
 
     def skeleton(self) -> dict[str, Any]:
         """Return the listing without tools."""
-        return self.render("in_progress")
+        return self._describe("in_progress")
+
+    def _describe(self, status: Status) -> dict[str, Any]:
+        # As above: the API knows no status of this type.
+        return {"id": self.id, "type": "mcp_list_tools", "status": status, "server_label": self._label, "tools": []}
 
 
 _BY_BYTES = ("output", "tools")

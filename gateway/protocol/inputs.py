@@ -30,6 +30,11 @@ REQUIRED_TEXT: dict[str, tuple[str, ...]] = {
     "computer_call": ("call_id",),
     "computer_call_output": ("call_id",),
     "item_reference": ("id",),
+    "mcp_call": ("id", "server_label", "name", "arguments"),
+    "mcp_list_tools": ("server_label",),
+    "mcp_approval_request": ("id", "server_label", "name", "arguments"),
+    "mcp_approval_response": ("approval_request_id",),
+    "web_search_call": ("id",),
     "compaction": ("encrypted_content",),
 }
 REQUIRED_VALUES: dict[str, tuple[str, type]] = {

@@ -16,6 +16,7 @@ from gateway.config.schema import (
     ResponsesConfig,
     ServerConfig,
     TelemetryConfig,
+    ToolsConfig,
     UpstreamConfig,
 )
 from gateway.engine.delivery import EncodedEvent
@@ -290,6 +291,7 @@ class Bench:
         deadline: float = LONG,
         tracing: Tracing | None = None,
         tools: Tools | None = None,
+        bounds: Json | None = None,
         rounds: int = 64,
     ) -> None:
         self.upstream = ScriptedUpstream(*replies)
@@ -302,6 +304,7 @@ class Bench:
             upstream=UpstreamConfig(**(upstream or {})),
             responses=ResponsesConfig(**(responses or {})),
             engine=EngineConfig(run_deadline_seconds=deadline, max_rounds=rounds),
+            tools=ToolsConfig(**(bounds or {})),
             telemetry=TelemetryConfig(**(telemetry or {})),
         )
         self.engine = Engine(
