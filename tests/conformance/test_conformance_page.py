@@ -23,8 +23,11 @@ def test_unmarked(): ...
 """
 
 
-def test_rows_are_numbered_through() -> None:
-    assert list(range(1, 63)) == ROWS
+def test_rows_are_numbered_apart_and_those_of_a_section_through() -> None:
+    assert len(set(ROWS)) == len(ROWS)
+    for rows in SECTIONS.values():
+        numbers = list(rows)
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def test_every_row_has_a_test_and_every_marker_a_row() -> None:
