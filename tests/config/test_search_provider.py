@@ -50,6 +50,7 @@ def test_one_that_can_is_none(load, text):
     assert load(text).warnings == ()
 
 
+@pytest.mark.checklist(302)
 def test_the_key_may_lie_in_a_file(load, tmp_path):
     (tmp_path / "key").write_text("s3cret\n")
     (tmp_path / "key").chmod(0o600)

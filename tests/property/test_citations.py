@@ -36,6 +36,7 @@ def check(client: Client) -> None:
     )
 
 
+@pytest.mark.checklist(307)
 @given(cutters(), styles)
 def test_each_spelling_cites_the_same(cut, style: Style):
     client = citing()

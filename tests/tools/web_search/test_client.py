@@ -50,12 +50,14 @@ async def test_other_statuses_are_failures(search, provider, status, outcome):
     assert (failure.outcome, str(failure)) == (outcome, f"the answer has status {status[:3]}")
 
 
+@pytest.mark.checklist(303)
 async def test_redirects_are_not_followed(search, provider):
     provider.reply = answer({}, "302 Found", f"Location: {provider.url}/elsewhere\r\n")
     assert (await fail(search)).outcome == "failed"
     assert len(provider.asked) == 1
 
 
+@pytest.mark.checklist(303)
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"a": NaN}', b"\xff\xfe", b"[" * 5000, b'{"results": ['])
 async def test_what_is_no_json_is_told(search, provider, body):
     provider.reply = answer(body)
@@ -68,6 +70,7 @@ async def test_a_compressed_answer_is_not_unpacked(search, provider):
     assert (failure.outcome, "compressed" in str(failure)) == ("invalid", True)
 
 
+@pytest.mark.checklist(303)
 @pytest.mark.parametrize("head", [b"Content-Length: 104857600", b"Transfer-Encoding: chunked"])
 async def test_of_a_hundred_megabytes_no_more_is_read_than_the_bound(search, provider, head):
     stopped = asyncio.Event()
@@ -90,6 +93,7 @@ async def test_of_a_hundred_megabytes_no_more_is_read_than_the_bound(search, pro
     assert provider.sent < 50_000_000
 
 
+@pytest.mark.checklist(303)
 @pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 async def test_slow_bytes_end_with_the_time(search, provider, before):
     async def drip(writer: asyncio.StreamWriter) -> None:
@@ -137,6 +141,7 @@ async def test_what_is_not_http_is_told(search, provider):
     assert (await fail(search)).outcome == "failed"
 
 
+@pytest.mark.checklist(303)
 async def test_private_addresses_need_leave(search, provider):
     failure = await fail(search, allow_private_addresses=False)
     assert (failure.outcome, "private" in str(failure)) == ("unreachable", True)

@@ -55,6 +55,7 @@ def test_domains_hold_their_subdomains():
     assert [url for url in [*permitted, *refused] if declared.permits(url)] == permitted
 
 
+@pytest.mark.checklist(301)
 @pytest.mark.parametrize(
     ("members", "param", "message"),
     [

@@ -1,3 +1,5 @@
+import pytest
+
 from gateway.tools.web_search.findings import Findings, interleave
 from gateway.tools.web_search.provider import Found
 
@@ -26,6 +28,7 @@ def test_a_page_has_one_number_in_a_response():
     assert "such as [2]" in told.text
 
 
+@pytest.mark.checklist(304)
 def test_text_stays_within_its_bytes():
     findings = Findings("high", 5000)
     told = findings.tell([page(str(number), "é" * 900) for number in range(10)], ["no answer"])

@@ -163,6 +163,7 @@ async def test_leaving_ends_the_search_at_once(search, provider):
     await toolkit.close()
 
 
+@pytest.mark.checklist(302)
 @pytest.mark.parametrize(("name", "path"), [("brave", "/res/v1/web/search"), ("tavily", "/search")])
 async def test_each_provider_is_asked_its_way(search, provider, name, path):
     found = results("one")
