@@ -104,6 +104,17 @@ SECTIONS: dict[str, dict[int, str]] = {
         106: "Tools that a search or the input brings are offered from then on; deferred ones wait for a search.",
         107: "A tool that only a server could run is left out and named, and asking for it by `tool_choice` refused.",
     },
+    "Web search": {
+        301: "`web_search`, `web_search_preview` and both with a date are one tool; a wrong declaration is named.",
+        302: "Whom the configuration names is asked, each provider its way, with a key from a file or the environment.",
+        303: "An answer of the provider is bounded in time, and in bytes while it arrives; it leads nowhere else.",
+        304: "What one search tells the model is bounded, with all its queries.",
+        305: "A search is one item with its events, the same over every transport, stored as it was told.",
+        306: "Sources and results are in the item for a client that includes them, and for no other.",
+        307: "What a message cites becomes annotations before its text is done, however the engine spells it.",
+        308: "A search that fails is a failed item, and the response goes on.",
+        309: "A continuation tells the model what was searched for, and the sources if the item has them.",
+    },
 }
 
 
