@@ -60,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         status: status of the answer at hand, 0 until it is known.
         headers: its headers, names in lower case, values of repeated ones joined.
         raw_headers: the same as they came, where they are wanted.
+        loop: the event loop it lives in.
     """
 
     def __init__(self, buffer_bytes: int, on_lost: Callable[["Connection"], None], *, max_header_bytes: int) -> None:
@@ -76,7 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = False
-        self._loop = asyncio.get_running_loop()
+        # Asking for the running loop costs a system call each time, until Python 3.12.
+        self.loop = asyncio.get_running_loop()
         self._reset()
 
     def _reset(self) -> None:
@@ -223,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _arrival(self) -> asyncio.Future[None]:
         """Return what is done when something has arrived, or nothing will any more."""
-        self._waiter = self._loop.create_future()
+        self._waiter = self.loop.create_future()
         return self._waiter
 
     def _wake(self) -> None:

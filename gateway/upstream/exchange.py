@@ -37,7 +37,7 @@ class HttpExchange:
         self._media_type = connection.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._verdict: UpstreamError | None = None
         self._ended = False
-        self._loop = asyncio.get_running_loop()
+        self._loop = connection.loop
         self._idle = idle
         self._deadline = deadline
         self._waiting_since: float | None = None

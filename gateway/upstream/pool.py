@@ -83,7 +83,7 @@ class ConnectionPool:
         """Take a connection back: kept when another call may follow, closed at once otherwise."""
         self._free.give_back()
         if connection.is_reusable and not self._closed:
-            self._idle[connection] = asyncio.get_running_loop().time()
+            self._idle[connection] = connection.loop.time()
         else:
             connection.abort()
 
@@ -92,7 +92,7 @@ class ConnectionPool:
         if connection.is_complete:
             connection.discard(lambda: self.release(connection))
             return
-        timer = asyncio.get_running_loop().call_later(_REST_SECONDS, connection.abort)
+        timer = connection.loop.call_later(_REST_SECONDS, connection.abort)
 
         def give_back() -> None:
             timer.cancel()
@@ -107,10 +107,9 @@ class ConnectionPool:
             connection.abort()
 
     def _take_idle(self) -> Connection | None:
-        oldest = asyncio.get_running_loop().time() - self._keepalive
         while self._idle:
             connection, since = next(iter(self._idle.items()))
-            if since >= oldest:
+            if since >= connection.loop.time() - self._keepalive:
                 break
             del self._idle[connection]
             connection.abort()
