@@ -3,7 +3,7 @@
 The rooms of floor 5 implement these and never import each other; `app` joins them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -125,12 +125,24 @@ class UpstreamExchange(Protocol):
         """Whether the upstream answered with `text/event-stream`."""
         ...
 
-    async def read(self) -> bytes:
-        """Return whatever has arrived, at least one byte, or `b""` at the clean end of the body.
+    def take(self) -> bytes | None:
+        """Return whatever has arrived, at least one byte, `b""` at the clean end of the body, or None: wait.
 
         Raises:
             UpstreamError: the body broke off.
             UpstreamTimeout: nothing arrived within the idle timeout, or the total timeout passed.
+        """
+        ...
+
+    def arrival(self) -> Awaitable[None]:
+        """Return what is done once there may be something to take; to be called, and awaited, when there is nothing."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return what `take` does as soon as it returns something.
+
+        Raises:
+            UpstreamError: as `take`.
         """
         ...
 

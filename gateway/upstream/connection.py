@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise self._error
             if self._lost:
                 raise UpstreamUnavailable(CLOSED_EARLY)
-            await self._arrival()
+            await self.arrival()
 
     async def read(self) -> bytes:
         """Return what has been received and not taken yet, or `b""` at the end of the answer.
@@ -180,8 +180,7 @@ class Connection(asyncio.BufferedProtocol):
             UpstreamError: the answer broke off.
         """
         while (data := self.take()) is None:
-            self._resume()
-            await self._arrival()
+            await self.arrival()
         return data
 
     def take(self) -> bytes | None:
@@ -203,6 +202,13 @@ class Connection(asyncio.BufferedProtocol):
         self._pending = 0
         return data
 
+    def arrival(self) -> asyncio.Future[None]:
+        """Return what is done when something has arrived, or nothing will any more; reads on, if that was paused."""
+        if self._paused:
+            self._resume()
+        self._waiter = self.loop.create_future()
+        return self._waiter
+
     def discard(self, ended: Callable[[], None]) -> None:
         """Throw away what is left of the answer and call back once it has ended, well or not; at once if it has."""
         self._chunks.clear()
@@ -222,11 +228,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
-
-    def _arrival(self) -> asyncio.Future[None]:
-        """Return what is done when something has arrived, or nothing will any more."""
-        self._waiter = self.loop.create_future()
-        return self._waiter
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
@@ -309,10 +310,13 @@ class Connection(asyncio.BufferedProtocol):
     def _note_body(self, known: int) -> None:
         """Count the parts of the body behind those known; what nobody wants any more is thrown away."""
         self._overhead = 0
-        if self._on_ended is None:
-            self._pending += sum(map(len, self._chunks[known:]))
+        chunks = self._chunks
+        if self._on_ended is not None:
+            chunks.clear()
+        elif len(chunks) == known + 1:
+            self._pending += len(chunks[known])
         else:
-            self._chunks.clear()
+            self._pending += sum(map(len, chunks[known:]))
 
     def _tell_end(self) -> None:
         callback, self._on_ended = self._on_ended, None

@@ -48,29 +48,44 @@ class HttpExchange:
         """Whether the server answered with `text/event-stream`."""
         return self._media_type == "text/event-stream"
 
-    async def read(self) -> bytes:
-        """Return what has arrived, or `b""` at the clean end.
+    def take(self) -> bytes | None:
+        """Return what has arrived, `b""` at the clean end, or None when one has to wait.
 
         Raises:
             UpstreamError: the body broke off, or the exchange was closed.
             UpstreamTimeout: the idle or the total timeout passed.
         """
+        self._waiting_since = None
         if self._connection is None:
             if self._ended:
                 return b""
             raise self._verdict or UpstreamError(BROKEN)
         try:
             data = self._connection.take()
-            if data is None:
-                self._begin_wait()
-                data = await self._connection.read()
         except UpstreamError as error:
             raise self._verdict or error from None
-        finally:
-            self._waiting_since = None
-        if not data:
+        if data == b"":
             self._ended = True
             self.retire()
+        return data
+
+    def arrival(self) -> asyncio.Future[None]:
+        """Return what is done once there may be something to take. No coroutine: it is waited for once for each event."""
+        assert self._connection is not None, "there is something to take"
+        now = self._waiting_since = self._loop.time()
+        if self._timer is None:
+            self._sleep(now)
+        return self._connection.arrival()
+
+    async def read(self) -> bytes:
+        """Return what has arrived, or `b""` at the clean end.
+
+        Raises:
+            UpstreamError: as `take`.
+            UpstreamTimeout: as `take`.
+        """
+        while (data := self.take()) is None:
+            await self.arrival()
         return data
 
     async def read_whole(self, limit: int) -> bytes | None:
@@ -101,11 +116,6 @@ class HttpExchange:
             self._pool.release(connection)
 
     # ------------------------------------------------------------ the timer
-
-    def _begin_wait(self) -> None:
-        now = self._waiting_since = self._loop.time()
-        if self._timer is None:
-            self._sleep(now)
 
     def _stop_looking(self) -> None:
         if self._timer is not None:

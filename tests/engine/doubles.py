@@ -80,6 +80,7 @@ class Reply:
     error: Exception | None = None
     closed: int = 0
     retired: int = 0
+    _arrived: bool = False
     _waiting: deque[Step] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -89,17 +90,32 @@ class Reply:
     def is_event_stream(self) -> bool:
         return self.event_stream
 
-    async def read(self) -> bytes:
-        while self._waiting:
-            step = self._waiting.popleft()
-            if isinstance(step, bytes):
-                # Bytes that have arrived already still cost a turn of the loop.
-                await asyncio.sleep(0)
-                return step
-            if isinstance(step, Exception):
-                raise step
+    def take(self) -> bytes | None:
+        if not self._waiting:
+            return b""
+        step = self._waiting[0]
+        if isinstance(step, Exception):
+            raise step
+        if not isinstance(step, bytes) or not self._arrived:
+            return None
+        self._arrived = False
+        self._waiting.popleft()
+        return step
+
+    async def arrival(self) -> None:
+        step = self._waiting[0]
+        if isinstance(step, asyncio.Event):
             await step.wait()
-        return b""
+            self._waiting.popleft()
+        else:
+            # Bytes that have arrived already still cost a turn of the loop.
+            await asyncio.sleep(0)
+            self._arrived = True
+
+    async def read(self) -> bytes:
+        while (data := self.take()) is None:
+            await self.arrival()
+        return data
 
     def retire(self) -> None:
         self.retired += 1
