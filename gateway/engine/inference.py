@@ -118,7 +118,10 @@ class Inference:
         decoder = SseDecoder(self._settings.limits.max_upstream_sse_line_bytes)
         complete = False
         while not complete:
-            chunk = await exchange.read()
+            chunk = exchange.take()
+            if chunk is None:
+                await exchange.arrival()
+                continue
             self._coalescer.note()
             if progress.looks:
                 progress.note()

@@ -45,6 +45,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         settings: bounds.
         close_grace_seconds: how long a client may take at most to answer Close once the server ends.
         note_refusal: told of each error that answers what never became a WebSocket; returns the answer's id.
+
+    Attributes:
+        write_paused: whether the client has to catch up before more is written.
     """
 
     conn: Conversation
@@ -65,6 +68,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.ping_interval = settings.ping_interval_seconds
         self.ping_timeout = settings.pong_timeout_seconds
         self.close_timeout = settings.close_timeout_seconds
+        self.write_paused = False
         self._settings = settings
         self._close_grace = close_grace_seconds
         self._stall: StallWatch
@@ -77,11 +81,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._ready: Callable[[], object] | None = None
 
     # ------------------------------------------------------------ for the endpoint
-
-    @property
-    def write_paused(self) -> bool:
-        """Whether the client has to catch up before more is written."""
-        return not self.writable.is_set()
 
     @property
     def close_code(self) -> int | None:
@@ -140,6 +139,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything, and tell whoever waits for the client."""
         self._stall.stop()
+        self.write_paused = False
         super().connection_lost(exc)
         self.conn.let_go()
         self._joined, self.frames = bytearray(), []
@@ -153,11 +153,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def pause_writing(self) -> None:
         """Hold back those who write until the client has read; not for ever."""
         super().pause_writing()
+        self.write_paused = True
         self._stall.begin()
 
     def resume_writing(self) -> None:
         """Answer the ping that came meanwhile, and let them go on."""
         super().resume_writing()
+        self.write_paused = False
         self._stall.note_progress()
         self.handle_ping()
         if self._ready is not None:

@@ -70,7 +70,7 @@ class HttpExchange:
         return data
 
     def arrival(self) -> asyncio.Future[None]:
-        """Return what is done once there may be something to take. No coroutine: it is waited for once for each event."""
+        """Return what is done once there may be something to take; no coroutine, as each event is waited for."""
         assert self._connection is not None, "there is something to take"
         now = self._waiting_since = self._loop.time()
         if self._timer is None:

@@ -183,6 +183,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.running: list[Permit] = []
         self.trial: Permit | None = None
         self.opened_at = 0.0
+        self.openings = 0
         self.unanswered = 0  # failures since the last answer, of calls of any age
 
     @rule(seconds=st.sampled_from([0.1, 1.0, OPEN_SECONDS]))
@@ -206,6 +207,7 @@ class AnyHistory(RuleBasedStateMachine):
     def end(self, data, verdict):
         permit = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
         was_trial, before, told = permit is self.trial, self.setup.breaker.state, len(self.setup.told)
+        began = self.openings
         with permit:
             if verdict is not None:
                 verdict(permit)
@@ -215,11 +217,13 @@ class AnyHistory(RuleBasedStateMachine):
             assert verdict is Permit.failed
             assert was_trial or self.unanswered >= self.failures or self.on_probation
             self.opened_at = self.setup.now
+            self.openings += 1
             self.trial = None
         if was_trial:
             self.trial = None
             assert after is {None: before, Permit.answered: State.CLOSED, Permit.failed: State.OPEN}[verdict]
-        if verdict is Permit.answered:
+        if verdict is Permit.answered and permit.round == began:
+            # What was asked before it last opened tells of the past.
             self.unanswered = 0
             self.on_probation = False
 
