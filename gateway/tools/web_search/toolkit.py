@@ -137,7 +137,7 @@ def describe_function(declaration: Declaration, max_queries: int, name: str) -> 
         parts.append("Only these sites are searched: " + ", ".join(declaration.allowed) + ".")
     queries = {
         "type": "array",
-        "items": {"type": "string"},
+        "items": {"type": "string", "minLength": 1},
         "minItems": 1,
         "maxItems": max_queries,
         "description": "What to look for.",
@@ -146,6 +146,8 @@ def describe_function(declaration: Declaration, max_queries: int, name: str) -> 
         "type": "function",
         "name": name,
         "description": " ".join(parts),
+        # Engines hold a model to the form of its arguments where it is strict, and not always elsewhere.
+        "strict": True,
         "parameters": {
             "type": "object",
             "properties": {"queries": queries},

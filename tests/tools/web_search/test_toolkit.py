@@ -34,6 +34,7 @@ def test_one_function_is_offered(search):
     (tool,) = toolkit.offered
     assert (tool.kind, tool.name, tool.label) == ("web_search_call", "web_search", "")
     assert tool.function["parameters"]["properties"]["queries"]["maxItems"] == 3
+    assert tool.function["strict"]
     assert "Oslo, NO" in tool.function["description"]
     assert "yr.no" in tool.function["description"]
     assert (toolkit.listings, toolkit.decided) == ((), ())
