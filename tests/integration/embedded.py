@@ -5,15 +5,21 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Engine, event
 
-from gateway.app import build_app
+from gateway.app.gateway import Gateway
+from gateway.app.parts import build_parts
 from gateway.config.schema import GatewayConfig
+from gateway.ports import Tools
 from gateway.server.listeners import bind_listeners
 from gateway.server.serving import LeavingServer
+from gateway.telemetry.metrics import Metrics
+from gateway.tools.gate import Gate
+from gateway.tools.registry import ToolRegistry
 
+T = TypeVar("T")
 _SECONDS = 20.0
 
 
@@ -22,11 +28,13 @@ class EmbeddedGateway:
 
     Args:
         config: its configuration; port 0, without an admin listener.
+        tools: run by the gateway instead of those of the configuration.
     """
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, tools: Tools | None = None) -> None:
         self.port = 0
         self._config = config
+        self._tools = tools
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="embedded-gateway", daemon=True)
@@ -56,6 +64,19 @@ class EmbeddedGateway:
 
         return asyncio.run_coroutine_threadsafe(read(), self._loop).result(_SECONDS)
 
+    def do(self, act: Callable[[], T]) -> T:
+        """Do something on the gateway's event loop."""
+
+        async def run() -> T:
+            return act()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_SECONDS)
+
+    def sample(self, name: str, **labels: str) -> float:
+        """Return one sample of the metrics, 0 when it was never touched."""
+        registry = self.gateway.parts.metrics.registry
+        return self.do(lambda: registry.get_sample_value(f"gateway_{name}", labels)) or 0.0
+
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
@@ -66,7 +87,9 @@ class EmbeddedGateway:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.gateway = gateway = build_app(self._config)
+        metrics = Metrics()
+        tools = self._tools and ToolRegistry([self._tools], Gate(self._config.tools, metrics))
+        self.gateway = gateway = Gateway(build_parts(self._config, tools=tools, metrics=metrics))
         listeners = bind_listeners(self._config)
         self.port = listeners.public.getsockname()[1]
         self._server = LeavingServer(gateway.public, lambda: gateway.config, gateway.public.note_refusal, upgrades=True)
