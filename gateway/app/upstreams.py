@@ -37,6 +37,7 @@ def _upstream_settings(upstream: UpstreamConfig, config: GatewayConfig) -> Upstr
     return UpstreamSettings(
         url=upstream.url,
         api_key=None if upstream.api_key is None else upstream.api_key.reveal(),
+        api=upstream.api,
         dialect=upstream.dialect,
         connect_timeout=upstream.connect_timeout_seconds,
         connect_retries=upstream.connect_retries,
@@ -56,4 +57,5 @@ def _upstream_settings(upstream: UpstreamConfig, config: GatewayConfig) -> Upstr
         max_header_bytes=upstream.max_header_bytes,
         read_slice_bytes=upstream.read_slice_bytes,
         max_json_bytes=config.responses.max_upstream_json_bytes,
+        max_line_bytes=config.responses.max_upstream_sse_line_bytes,
     )

@@ -1,6 +1,7 @@
 """One inference call: what is asked, and the answer's bytes through the turn."""
 
 import hashlib
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -115,7 +116,8 @@ class Inference:
     async def _relay(self, exchange: UpstreamExchange) -> None:
         telling = self._telling
         outbox, progress, channel = telling.outbox, telling.progress, telling.channel
-        decoder = SseDecoder(self._settings.limits.max_upstream_sse_line_bytes)
+        limit = self._settings.limits.max_upstream_sse_line_bytes
+        decoder = SseDecoder(sys.maxsize if exchange.is_translated else limit)
         complete = False
         while not complete:
             chunk = exchange.take()
@@ -162,7 +164,7 @@ class Inference:
         return False
 
     async def _ingest_body(self, exchange: UpstreamExchange) -> None:
-        limit = self._settings.limits.max_upstream_json_bytes
+        limit = sys.maxsize if exchange.is_translated else self._settings.limits.max_upstream_json_bytes
         body = bytearray()
         while chunk := await exchange.read():
             body += chunk

@@ -125,6 +125,11 @@ class UpstreamExchange(Protocol):
         """Whether the upstream answered with `text/event-stream`."""
         ...
 
+    @property
+    def is_translated(self) -> bool:
+        """Whether what is read is a translation; the limits of lines and bodies were held against the original."""
+        ...
+
     def take(self) -> bytes | None:
         """Return whatever has arrived, at least one byte, `b""` at the clean end of the body, or None: wait.
 

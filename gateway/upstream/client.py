@@ -14,6 +14,8 @@ from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnav
 from gateway.telemetry.metrics import Metrics
 from gateway.timing.limit import TimeLimit
 from gateway.upstream.breaker import Breaker, State
+from gateway.upstream.chat import ChatExchange
+from gateway.upstream.chat.dialect import name_parameter
 from gateway.upstream.connection import Connection, write_head, write_lines
 from gateway.upstream.control import ControlClient
 from gateway.upstream.exchange import HttpExchange
@@ -29,7 +31,8 @@ from gateway.upstream.tls import open_context
 
 _log = logging.getLogger("gateway.upstream")
 _CONTROL_CONNECTIONS = 4
-_TARGET = "/v1/responses"
+_RESPONSES: Final = "/v1/responses"
+_CHAT_COMPLETIONS: Final = "/v1/chat/completions"
 # The client frames the message and names the host itself; a forwarded copy could contradict it.
 _FRAMING_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect", "upgrade"}
@@ -75,6 +78,8 @@ class HttpUpstream:
         self._tls = open_context(settings.url, ca_file=settings.ca_file, verify=settings.tls_verify)
         self._name = name
         self._now = now
+        self._chat = settings.api == "chat_completions"
+        self._target = _CHAT_COMPLETIONS if self._chat else _RESPONSES
         pool = self._open_pool(1)
         self._address = pool.address
         self._base_path = pool.base_path
@@ -108,6 +113,7 @@ class HttpUpstream:
         self._monitor = HealthMonitor(
             self._control,
             dialect=settings.dialect,
+            chat=self._chat,
             interval=settings.health_interval,
             now=now,
             name=name,
@@ -200,12 +206,13 @@ class HttpUpstream:
         connection, exchange = await self._begin(self._compose_head(call), call.body)
         status, headers = connection.status, connection.headers
         if status == 200 and headers.get("content-encoding", "").strip().lower() in {"", "identity"}:
-            return exchange
+            return self._translate(exchange) if self._chat else exchange
         try:
             if status == 200:
                 raise UpstreamError("The inference server compressed its answer although that was declined.")
             body = await _read_error_body(exchange)
-            raise read_refusal(status, headers, body, now=self._now(), secret=self._settings.api_key)
+            refused = read_refusal(status, headers, body, now=self._now(), secret=self._settings.api_key)
+            raise name_parameter(refused) if self._chat else refused
         finally:
             await exchange.close()
 
@@ -285,6 +292,10 @@ class HttpUpstream:
             raise
         return connection
 
+    def _translate(self, exchange: HttpExchange) -> ChatExchange:
+        settings = self._settings
+        return ChatExchange(exchange, max_line_bytes=settings.max_line_bytes, max_json_bytes=settings.max_json_bytes)
+
     def _compose_head(self, call: UpstreamCall) -> bytes:
         head = self._heads.get(call.stream)
         if head is None:
@@ -293,7 +304,7 @@ class HttpUpstream:
                 "Accept": "text/event-stream" if call.stream else "application/json",
                 "Content-Type": "application/json",
             }
-            head = self._heads[call.stream] = write_head("POST", self._base_path + _TARGET, headers)[:-2]
+            head = self._heads[call.stream] = write_head("POST", self._base_path + self._target, headers)[:-2]
         rest = [f"Content-Length: {len(call.body)}"]
         if call.headers:
             rest += [f"{name}: {value}" for name, value in call.headers.items() if name.lower() not in self._own]

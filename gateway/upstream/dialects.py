@@ -3,6 +3,7 @@
 from typing import Any
 
 from gateway.ports import Dialect
+from gateway.upstream.chat import ChatDialect
 from gateway.upstream.llamacpp import LlamaCppDialect
 from gateway.upstream.replay import close_item, drop_empty_tools, mend_items
 from gateway.upstream.vllm import VllmDialect
@@ -20,8 +21,12 @@ class GenericDialect:
         return drop_empty_tools(mend_items(body, close_item))
 
 
-def find_dialect(name: str) -> Dialect:
+def find_dialect(name: str, *, chat: bool = False) -> Dialect:
     """Return the dialect of that name; `auto` is generic until the server is recognised.
+
+    Args:
+        name: its name.
+        chat: the server is spoken to in Chat Completions.
 
     Raises:
         ValueError: no such dialect.
@@ -29,5 +34,5 @@ def find_dialect(name: str) -> Dialect:
     known: tuple[Dialect, ...] = (VllmDialect(), LlamaCppDialect(), GenericDialect())
     for dialect in known:
         if dialect.name == name or (name == AUTO and dialect.name == "generic"):
-            return dialect
+            return ChatDialect(dialect) if chat else dialect
     raise ValueError(f"unknown dialect {name!r}; use auto, {', '.join(dialect.name for dialect in known)}")

@@ -29,6 +29,8 @@ class HttpExchange:
         headers: its headers as they came, of a relayed call alone.
     """
 
+    is_translated = False
+
     def __init__(self, connection: Connection, pool: ConnectionPool, *, idle: float, deadline: float) -> None:
         self._connection: Connection | None = connection
         self._pool = pool

@@ -21,6 +21,7 @@ class HealthMonitor:
     Args:
         control: where to ask.
         dialect: configured dialect, or `auto` to recognise the server.
+        chat: the server is spoken to in Chat Completions.
         interval: seconds between probes.
         now: Unix seconds.
         name: the upstream's name in logs.
@@ -32,6 +33,7 @@ class HealthMonitor:
         control: ControlClient,
         *,
         dialect: str,
+        chat: bool = False,
         interval: float,
         now: Callable[[], float],
         name: str,
@@ -40,7 +42,8 @@ class HealthMonitor:
         self._control = control
         self._automatic = dialect == AUTO
         self._recognised = not self._automatic
-        self._dialect = find_dialect(dialect)
+        self._chat = chat
+        self._dialect = find_dialect(dialect, chat=chat)
         self._interval = interval
         self._now = now
         self._name = name
@@ -102,7 +105,7 @@ class HealthMonitor:
         if reply.status != 200:
             return False, f"GET {path} was answered with {reply.status}"
         if not self._recognised:
-            self._dialect = find_dialect(await self._recognise(reply))
+            self._dialect = find_dialect(await self._recognise(reply), chat=self._chat)
             self._recognised = True
             _log.info("upstream %s speaks the %s dialect", self._name, self._dialect.name)
         return True, "ok"

@@ -9,6 +9,7 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True):
     Attributes:
         url: base address without a trailing slash and without `/v1`.
         api_key: sent as a bearer token to this server alone, or None.
+        api: `responses` or `chat_completions`.
         dialect: `vllm`, `llamacpp` or `generic`; `auto` asks the server.
         connect_timeout: seconds for a free slot in the pool and the TCP and TLS handshake together.
         connect_retries: further attempts at a call for which no connection could be opened.
@@ -29,11 +30,13 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True):
         models_cache: seconds a model list stays fresh.
         max_header_bytes: largest head of an answer, and most framing between two pieces of its body.
         read_slice_bytes: most bytes one read returns, and half of what waits unread.
-        max_json_bytes: largest answer to a probe or model list.
+        max_json_bytes: largest answer to a probe or model list, and largest chat answer in one piece.
+        max_line_bytes: longest line of a chat stream.
     """
 
     url: str = "http://127.0.0.1:8000"
     api_key: str | None = None
+    api: str = "responses"
     dialect: str = "auto"
     connect_timeout: float = 5.0
     connect_retries: int = 2
@@ -54,6 +57,7 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True):
     max_header_bytes: int = 64 * 1024
     read_slice_bytes: int = 64 * 1024
     max_json_bytes: int = 16 * 1024 * 1024
+    max_line_bytes: int = 16 * 1024 * 1024
 
     def __repr__(self) -> str:
         return (

@@ -86,6 +86,8 @@ class Reply:
     def __post_init__(self) -> None:
         self._waiting.extend(self.steps)
 
+    is_translated = False
+
     @property
     def is_event_stream(self) -> bool:
         return self.event_stream

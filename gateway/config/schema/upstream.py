@@ -46,6 +46,13 @@ class UpstreamConfig(Section, frozen=True, kw_only=True):
         Mapping[str, str],
         doc('Names that callers may use, each with the model it stands for: { small = "qwen-0.6b" }.', live=True),
     ] = {}
+    api: Annotated[
+        Literal["responses", "chat_completions"],
+        doc(
+            "What the server speaks. With chat_completions each request is put into the form of /v1/chat/completions, "
+            "and its answer back into that of /v1/responses."
+        ),
+    ] = "responses"
     dialect: Annotated[
         Literal["auto", "vllm", "llamacpp", "generic"],
         doc("What kind of server it is; auto asks it. It decides which request fields the server would reject."),
