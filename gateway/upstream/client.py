@@ -10,7 +10,7 @@ from msgspec import structs
 
 from gateway import __version__
 from gateway.ports import Dialect, RelayedAnswer, RelayedCall, UpstreamCall, UpstreamExchange, UpstreamHealth
-from gateway.protocol.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.protocol.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
 from gateway.timing.limit import TimeLimit
 from gateway.upstream.breaker import Breaker, State
@@ -40,6 +40,10 @@ _FRAMING_HEADERS = frozenset(
 
 # What a caller says of itself is not what the gateway says of itself.
 _OWN_HEADERS = frozenset({"authorization", "user-agent"})
+_NO_ROUTE: Final = (
+    "If the inference server has no /v1/responses, but /v1/chat/completions, the operator must set "
+    'api = "chat_completions" for this upstream.'
+)
 _ABOUT_THE_KEY: Final = frozenset({401, 403})
 
 # Said by a server, or a proxy before it, that cannot work at all. 500 may be the fault of one request, which must not
@@ -91,6 +95,7 @@ class HttpUpstream:
         # The part of a call's head that is always the same, by whether it asks for a stream.
         self._heads: dict[bool, bytes] = {}
         self._former_key: str | None = None
+        self._advised = False
         self._authorize(settings.api_key)
         self._pool: ConnectionPool | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -212,7 +217,7 @@ class HttpUpstream:
                 raise UpstreamError("The inference server compressed its answer although that was declined.")
             body = await _read_error_body(exchange)
             refused = read_refusal(status, headers, body, now=self._now(), secret=self._settings.api_key)
-            raise name_parameter(refused) if self._chat else refused
+            raise name_parameter(refused) if self._chat else self._advise(refused)
         finally:
             await exchange.close()
 
@@ -291,6 +296,15 @@ class HttpUpstream:
             pool.release(connection)
             raise
         return connection
+
+    def _advise(self, refused: UpstreamRefused) -> UpstreamRefused:
+        """Return the refusal, with what the operator may do where the server seems to have no such route at all."""
+        if refused.upstream_status == 404 and refused.code == "not_found":
+            refused.message = f"{refused.message} {_NO_ROUTE}"
+            if not self._advised:
+                self._advised = True
+                _log.warning("upstream %s answered 404. %s", self._name, _NO_ROUTE)
+        return refused
 
     def _translate(self, exchange: HttpExchange) -> ChatExchange:
         settings = self._settings

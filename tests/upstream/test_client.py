@@ -5,7 +5,13 @@ from contextlib import suppress
 import pytest
 
 from gateway.ports import UpstreamCall
-from gateway.protocol.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
+from gateway.protocol.errors import (
+    ResourceLimitExceeded,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.simulated.fixture import Fixture
@@ -141,6 +147,51 @@ async def test_large_body_arrives_whole(simulator, connect, read_all):
     assert simulator.simulator.received[-1].body == body
 
 
+# ---------------------------------------------------------------- chats
+
+
+async def serve_chat(server, reader, writer):
+    head = await server.read_request(reader)
+    if b"text/event-stream" in head:
+        body = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + body)
+    else:
+        body = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
+
+
+async def test_a_chat_is_read_as_if_it_were_none(raw_server, connect, call, read_all):
+    server = await raw_server(serve_chat)
+    upstream = await connect(server.url + "/base", api="chat_completions")
+    whole = json.loads(await read_all(await upstream.open(call())))
+    assert whole["output"][0]["content"][0]["text"] == "hi"
+    exchange = await upstream.open(call(stream=True))
+    assert exchange.is_event_stream
+    assert b"response.completed" in await read_all(exchange)
+    assert [head.partition(b" HTTP")[0] for head, _ in server.requests] == [b"POST /base/v1/chat/completions"] * 2
+    assert upstream.dialect.adapt({"model": "m", "input": "hi"})["messages"] == [{"role": "user", "content": "hi"}]
+
+
+async def test_chats_keep_other_limits_from_the_next_call_on(raw_server, connect, call, read_all):
+    server = await raw_server(serve_chat)
+    upstream = await connect(server.url, api="chat_completions")
+    upstream.reconfigure(UpstreamSettings(url=server.url, max_line_bytes=10, max_json_bytes=10))
+    for stream, bound in ((False, "max_upstream_json_bytes"), (True, "max_upstream_sse_line_bytes")):
+        with pytest.raises(ResourceLimitExceeded, match=bound):
+            await read_all(await upstream.open(call(stream=stream)))
+
+
+async def test_a_refused_chat_names_what_the_caller_sent(raw_server, connect, call, answer):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        writer.write(answer("400 Bad Request", b'{"error":{"message":"no","param":"max_tokens"}}'))
+
+    upstream = await connect((await raw_server(serve)).url, api="chat_completions")
+    with pytest.raises(UpstreamRefused) as caught:
+        await upstream.open(call())
+    assert caught.value.param == "max_output_tokens"
+
+
 # ---------------------------------------------------------------- refusals
 
 
@@ -159,6 +210,31 @@ async def test_refusals(simulator, connect, model, status, code, retry_after):
     with pytest.raises(UpstreamRefused) as caught:
         await upstream.open(ask(model))
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (status, code, retry_after)
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "advises"),
+    [
+        ("responses", b'{"detail":"Not Found"}', True),
+        ("responses", b'{"error":{"message":"The model `x` does not exist."}}', False),
+        ("chat_completions", b'{"detail":"Not Found"}', False),
+    ],
+)
+async def test_a_server_without_the_route_may_have_another(
+    raw_server, connect, call, answer, caplog, api, body, advises
+):
+    async def serve(server, reader, writer):
+        while True:
+            await server.read_request(reader)
+            writer.write(answer("404 Not Found", body))
+
+    upstream = await connect((await raw_server(serve)).url, api=api)
+    for _ in range(2):
+        with pytest.raises(UpstreamRefused) as caught:
+            await upstream.open(call())
+        assert caught.value.status == 404
+        assert ('api = "chat_completions"' in caught.value.message) is advises
+    assert caplog.text.count("chat_completions") == advises
 
 
 async def test_redirects_are_not_followed(raw_server, connect, call, answer):

@@ -146,6 +146,6 @@ def _refuse(what: str, kind: Any) -> InvalidRequest:
     return InvalidRequest(
         f"Input {what}s of type '{str(kind)[:_SHOWN_CHARS]}' have no form in Chat Completions, which is all that the "
         f"inference server speaks; send the request without the {what}.",
-        code="unsupported_value",
+        code="invalid_value",
         param="input",
     )
