@@ -1,6 +1,6 @@
 """An accepted chat call, read as if it had been a Responses call."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from gateway.protocol import codec
 from gateway.protocol.errors import ResourceLimitExceeded
@@ -28,6 +28,7 @@ class ChatExchange:
         self._max_json_bytes = max_json_bytes
         self._decoder = SseDecoder(max_line_bytes)
         self._stream = ChatStream()
+        self._body = bytearray()
         self._at_end = False
         self._breach: ResourceLimitExceeded | None = None
 
@@ -36,30 +37,39 @@ class ChatExchange:
         """Whether the server answered with `text/event-stream`."""
         return self._answer.is_event_stream
 
-    async def read(self) -> bytes:
-        """Return the events, or the whole object, that what has arrived stands for; `b""` at the clean end.
+    def take(self) -> bytes | None:
+        """Return the events, or the whole object, that what has arrived stands for; `b""` at the clean end; None: wait.
 
         Raises:
             ResourceLimitExceeded: the server sent a longer line, or a larger body, than allowed.
             UpstreamError: the body broke off.
             UpstreamTimeout: the idle or the total timeout passed.
         """
-        if not self.is_event_stream:
-            return await self._read_body()
-        while not self._at_end:
-            if self._breach is not None:
-                raise self._breach
-            data = await self._answer.read()
-            if data:
-                events = self._translate(self._decoder.feed(data))
-            else:
-                self._at_end = True
-                events = self._translate(filter(_is_whole, self._decoder.end())) + self._stream.end()
-            if events:
-                return events
+        while self._breach is None and not self._at_end:
+            data = self._answer.take()
+            if data is None:
+                return None
+            self._at_end = not data
+            if said := self._read_events(data) if self.is_event_stream else self._read_body(data):
+                return said
         if self._breach is not None:
             raise self._breach
         return b""
+
+    def arrival(self) -> Awaitable[None]:
+        """Return what is done once there may be something to take."""
+        return self._answer.arrival()
+
+    async def read(self) -> bytes:
+        """Return what `take` does as soon as it returns something.
+
+        Raises:
+            ResourceLimitExceeded: as `take`.
+            UpstreamError: as `take`.
+        """
+        while (said := self.take()) is None:
+            await self.arrival()
+        return said
 
     def retire(self) -> None:
         """Say that the answer is complete."""
@@ -69,17 +79,21 @@ class ChatExchange:
         """Release the connection. Idempotent."""
         await self._answer.close()
 
-    async def _read_body(self) -> bytes:
-        if self._at_end:
-            return b""
-        body = await self._answer.read_whole(self._max_json_bytes)
-        if body is None:
-            raise ResourceLimitExceeded("max_upstream_json_bytes", self._max_json_bytes)
-        self._at_end = True
-        return translate_body(body)
+    def _read_body(self, data: bytes) -> bytes:
+        if not data:
+            return translate_body(bytes(self._body))
+        self._body += data
+        if len(self._body) > self._max_json_bytes:
+            self._breach = ResourceLimitExceeded("max_upstream_json_bytes", self._max_json_bytes)
+        return b""
+
+    def _read_events(self, data: bytes) -> bytes:
+        if data:
+            return self._translate(self._decoder.feed(data))
+        return self._translate(filter(_is_whole, self._decoder.end())) + self._stream.end()
 
     def _translate(self, blocks: Iterable[Block]) -> bytes:
-        """Return the events of what came before a line that is too long, which is told by the next read."""
+        """Return the events of what came before a line that is too long, which is told by what is taken next."""
         events: list[bytes] = []
         try:
             events += map(self._stream.feed, blocks)

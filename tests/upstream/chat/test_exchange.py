@@ -29,24 +29,19 @@ MIXED = (
 class Answer:
     """An HTTP answer that arrives in these pieces; an error is raised in its place."""
 
-    def __init__(self, *pieces: bytes | Exception, event_stream: bool = True) -> None:
+    def __init__(self, *pieces: bytes | Exception | None, event_stream: bool = True) -> None:
         self._pieces = list(pieces)
         self.is_event_stream = event_stream
-        self.retired = self.closed = 0
+        self.retired = self.closed = self.waits = 0
 
-    async def read(self) -> bytes:
+    def take(self) -> bytes | None:
         piece = self._pieces.pop(0) if self._pieces else b""
         if isinstance(piece, Exception):
             raise piece
         return piece
 
-    async def read_whole(self, limit: int) -> bytes | None:
-        body = b"".join([piece async for piece in self._rest()])
-        return body if len(body) <= limit else None
-
-    async def _rest(self):
-        while piece := await self.read():
-            yield piece
+    async def arrival(self) -> None:
+        self.waits += 1
 
     def retire(self) -> None:
         self.retired += 1
@@ -55,7 +50,7 @@ class Answer:
         self.closed += 1
 
 
-def exchange(*pieces: bytes | Exception, event_stream: bool = True, line: int = 1 << 20, body: int = 1 << 20):
+def exchange(*pieces: bytes | Exception | None, event_stream: bool = True, line: int = 1 << 20, body: int = 1 << 20):
     return ChatExchange(Answer(*pieces, event_stream=event_stream), max_line_bytes=line, max_json_bytes=body)
 
 
@@ -184,6 +179,15 @@ async def test_a_read_returns_what_says_something():
     assert b'"delta":"a"' in await chat.read()
     assert await chat.read() == b""
     assert await chat.read() == b""
+
+
+async def test_what_has_not_arrived_is_waited_for():
+    answer = Answer(None, b": ping\n\n", None, WORDS % b"a", b"")
+    chat = ChatExchange(answer, max_line_bytes=1000, max_json_bytes=1)
+    assert chat.take() is None
+    assert b'"delta":"a"' in await chat.read()
+    assert answer.waits == 1
+    assert chat.take() == b""
 
 
 async def test_the_connection_is_given_back_as_ever():
