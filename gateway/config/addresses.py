@@ -121,6 +121,18 @@ def parse_http_url(value: Any) -> str:
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
+def parse_endpoint(value: Any) -> str:
+    """Return the URL of one endpoint as it was written.
+
+    Raises:
+        ValueError: no http(s) URL, no host, a bad port, or credentials, a query or a fragment in it.
+    """
+    url = _text(value)
+    if "@" in _split_http_url(url).netloc:
+        raise ValueError("holds credentials; put them into authorization_file or header_files")
+    return url
+
+
 def parse_issuer(value: Any) -> str:
     """Return the URL of an issuer of tokens as it was written, for it is compared letter by letter.
 

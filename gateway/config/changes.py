@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from gateway.config.findings import KeyPath
 from gateway.config.render import written_form
-from gateway.config.schema import GatewayConfig
+from gateway.config.schema import GatewayConfig, McpServerConfig
 from gateway.config.tree import Entries, Leaf, Node, Table, format_path, gateway_tree, shorten
 
 _NONE: Final = "none"
@@ -89,7 +89,7 @@ def compare(running: GatewayConfig, read: GatewayConfig) -> Reload:
     return Reload(
         config=_merge(running, read, applied),
         applied=tuple(changes[path] for path in applied),
-        pending=(*moved, *(changes[path] for path in changed if path in waiting)),
+        pending=(*moved, *_list_joined(running, read), *(changes[path] for path in changed if path in waiting)),
     )
 
 
@@ -117,6 +117,19 @@ def _list_moved(running: GatewayConfig, read: GatewayConfig) -> Iterator[Change]
         if (name in old) != (name in new):
             urls = (servers[name].url if name in servers else _NONE for servers in (old, new))
             yield Change(path=format_path((_UPSTREAMS, name)), old=next(urls), new=next(urls))
+
+
+def _list_joined(running: GatewayConfig, read: GatewayConfig) -> Iterator[Change]:
+    """Yield the MCP servers that are in one configuration only, each with where it is."""
+    old, new = running.mcp.servers, read.mcp.servers
+    for label in {**old, **new}:
+        if (label in old) != (label in new):
+            places = (_place(servers[label]) if label in servers else _NONE for servers in (old, new))
+            yield Change(path=format_path(("mcp", "servers", label)), old=next(places), new=next(places))
+
+
+def _place(server: McpServerConfig) -> str:
+    return shorten(server.url or server.command or _NONE)
 
 
 def _name(path: KeyPath, *, several: bool) -> str:

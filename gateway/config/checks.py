@@ -9,6 +9,7 @@ from typing import Final
 from gateway.config.addresses import is_loopback, is_wildcard, split_bind
 from gateway.config.certificates import CertificateFileError, present_files, read_expiry, trust_file
 from gateway.config.findings import DEFAULT, Finding, KeyPath, Origin
+from gateway.config.mcp_servers import review_servers
 from gateway.config.schema import GatewayConfig, UpstreamConfig
 from gateway.config.search_provider import review_web_search
 from gateway.config.tree import env_label, format_path
@@ -48,7 +49,7 @@ class Review:
         self._check_routing()
         self._check_limits()
         self._check_websocket()
-        for message, *paths in review_web_search(self._config.web_search):
+        for message, *paths in (*review_web_search(self._config.web_search), *review_servers(self._config.mcp)):
             self._problem(message, *paths)
 
     def _problem(self, message: str, *paths: KeyPath) -> None:

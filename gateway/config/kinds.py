@@ -8,6 +8,7 @@ from msgspec import Meta
 from gateway.config.addresses import (
     parse_bind,
     parse_database_url,
+    parse_endpoint,
     parse_header,
     parse_headers,
     parse_host,
@@ -104,7 +105,9 @@ Names = tuple[Annotated[str, Meta(min_length=1)], ...]
 Paths = Annotated[tuple[str, ...], kind("array of paths", parse_paths)]
 Bind = Annotated[str, kind("address", parse_bind)]
 HttpUrl = Annotated[str, kind("http(s) URL", parse_http_url, schema={"format": "uri"})]
+EndpointUrl = Annotated[str, kind("http(s) URL", parse_endpoint, schema={"format": "uri"})]
 IssuerUrl = Annotated[str, kind("http(s) URL", parse_issuer, schema={"format": "uri"})]
+SecretText = Annotated[Secret, kind("secret", Secret.parse)]
 ApiKey = Annotated[Secret | None, kind("secret", Secret.parse)]
 SealKeys = Annotated[Secret | None, kind("secret", parse_seal_keys)]
 DatabaseUrl = Annotated[SecretUrl, kind("database URL", parse_database_url)]

@@ -137,6 +137,9 @@ class _Settling:
         """Where `<key>_file` is set for a secret `<key>`, read the secret."""
         key = (*path[:-1], path[-1].removesuffix("_file"))
         leaf, depth = descend(self._root, key)
+        named, _ = descend(self._root, path)
+        if isinstance(named, Leaf) and named.secret:
+            return  # an entry that its owner named so
         if key == path or depth < len(key) or not isinstance(leaf, Leaf) or not leaf.secret or path in self.unusable:
             return
         name = format_path(path)

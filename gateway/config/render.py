@@ -19,6 +19,7 @@ from gateway.config.tree import Entries, Leaf, Node, Table, env_name, format_pat
 
 _WIDTH = 118
 _PLACEHOLDER = "<NAME>"
+_LABEL = "LABEL"
 
 _TOML_HEAD = """\
 #:schema ./gateway.schema.json
@@ -71,11 +72,25 @@ def render_toml() -> str:
         if isinstance(node, Table):
             lines += [*_comment(node.description), f"[{name}]", ""]
             for key, child in node.fields.items():
-                lines += [*_comment(_describe(child)), f"# {key} = {_toml_default(child)}", ""]
+                if isinstance(child, Entries) and isinstance(child.item, Table):
+                    lines += _render_example(f"{name}.{key}", child.item)
+                else:
+                    lines += [*_comment(_describe(child)), f"# {key} = {_toml_default(child)}", ""]
         elif isinstance(node, Entries):
             lines += ["# Several inference servers instead of [upstream], each with the same keys:"]
             lines += [f"# [{name}.fast]", '# url = "http://127.0.0.1:8000"', '# models = ["qwen"]', ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _render_example(name: str, item: Table) -> Iterator[str]:
+    yield from _comment(item.description)
+    yield f"# [{name}.{_LABEL}]"
+    yield ""
+    for key, child in item.fields.items():
+        yield from _comment(_describe(child))
+        # Not as the keys above: uncommented alone, it would stand in the wrong table.
+        yield f"#   {key} = {_toml_default(child)}"
+        yield ""
 
 
 def _comment(text: str) -> list[str]:
@@ -143,7 +158,12 @@ def render_reference() -> str:
         if isinstance(node, Table):
             parts += [f"## `[{name}]`\n", f"{node.description}\n"]
             for key, child in node.fields.items():
-                parts += [*_render_key((name, key), child)]
+                if isinstance(child, Entries) and isinstance(child.item, Table):
+                    parts += [f"## `[{name}.{key}.{_LABEL}]`\n", f"{child.item.description}\n"]
+                    for below, setting in child.item.fields.items():
+                        parts += [*_render_key((name, key, _LABEL, below), setting)]
+                else:
+                    parts += [*_render_key((name, key), child)]
         elif isinstance(node, Entries):
             variables = env_name((name, _PLACEHOLDER, "<KEY>"))
             parts += [

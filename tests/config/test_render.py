@@ -10,6 +10,7 @@ import pytest
 
 from gateway.config import GatewayConfig, load_config
 from gateway.config.render import render_reference, render_schema, render_toml, written_files
+from gateway.config.schema import McpServerConfig
 from gateway.config.tree import Leaf, env_name, format_path, gateway_tree, leaves, walk
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,8 @@ def test_uncommenting_the_template_changes_nothing(toml):
 def test_the_reference_has_a_heading_and_the_variables_of_every_key():
     page = render_reference()
     headings = set(re.findall(r"^### `(.+)`$", page, flags=re.MULTILINE))
-    assert headings == {*NAMES, "upstream.aliases"}
+    servers = {f"mcp.servers.LABEL.{name}" for name in McpServerConfig.__struct_fields__}
+    assert headings == {*NAMES, *servers, "upstream.aliases"}
     for path, leaf in LEAVES:
         names = [env_name(path), *([leaf.extra["env"]] if "env" in leaf.extra else [])]
         assert f"- Environment: {' or '.join(f'`{name}`' for name in names)}\n" in page

@@ -7,6 +7,7 @@ from msgspec import field
 from gateway.config.schema.auth import AuthConfig
 from gateway.config.schema.compaction import CompactionConfig, SecurityConfig
 from gateway.config.schema.limits import LimitsConfig
+from gateway.config.schema.mcp import McpConfig, McpServerConfig
 from gateway.config.schema.oidc import OidcConfig
 from gateway.config.schema.responses import EngineConfig, ResponsesConfig
 from gateway.config.schema.section import Section
@@ -27,6 +28,8 @@ __all__ = [
     "EngineConfig",
     "GatewayConfig",
     "LimitsConfig",
+    "McpConfig",
+    "McpServerConfig",
     "OidcConfig",
     "ResponsesConfig",
     "Section",
@@ -60,6 +63,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     web_search: WebSearchConfig = field(default_factory=WebSearchConfig)
+    mcp: McpConfig = field(default_factory=McpConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 
