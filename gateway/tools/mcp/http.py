@@ -1,0 +1,247 @@
+"""Streamable HTTP within bounds: the connections and answers that the SDK's transport is given.
+
+What a server sends is counted while it is read. A failed call fails its own request and never the session, so nothing
+is raised to the SDK that would end its tasks: a call that cannot be made is answered here, with a status of our own.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpcore2
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from msgspec import Struct
+
+from gateway.config.schema import McpConfig
+from gateway.tools.mcp.egress import Egress, EgressRefused
+from gateway.tools.mcp.exchange import Exchange, ServerFault, current_exchange
+from gateway.tools.mcp.session import Streams
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""Returns the addresses of a host; raises OSError where it has none."""
+
+_NOT_DONE: Final = 502
+_SESSION_ID: Final = "mcp-session-id"
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """A server at a URL.
+
+    Attributes:
+        url: where it is.
+        headers: sent with every call, names in lower case.
+        egress: where it may be.
+        tls: what an https URL is checked with.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    egress: Egress
+    tls: ssl.SSLContext
+
+
+async def resolve_host(host: str, port: int) -> list[str]:
+    """Return the addresses of a host, as the system knows them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+@asynccontextmanager
+async def connect_http(endpoint: Endpoint, config: McpConfig, resolve: Resolve = resolve_host) -> AsyncIterator[Streams]:
+    """Yield the streams of a new session; nothing is sent before something is written."""
+    backend = PinnedBackend(endpoint.egress, resolve)
+    # How many calls run at once is bounded where they are made.
+    pool = httpcore2.AsyncConnectionPool(ssl_context=endpoint.tls, max_connections=None, network_backend=backend)
+    timeout = httpx2.Timeout(config.call_timeout_seconds, connect=config.connect_timeout_seconds, read=None)
+    headers = {**endpoint.headers, "accept-encoding": "identity"}
+    transport = BoundedTransport(pool, config)
+    async with (
+        httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout, trust_env=False) as client,
+        streamable_http_client(
+            endpoint.url, http_client=client, max_sse_event_size=config.max_message_bytes
+        ) as (reader, writer),
+    ):
+        yield Streams(reader, writer, lambda: transport.session_id)
+
+
+class PinnedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects to the addresses that a host had when it was first asked for, and to none that may not be called."""
+
+    def __init__(self, egress: Egress, resolve: Resolve) -> None:
+        self._egress = egress
+        self._resolve = resolve
+        self._addresses: dict[str, list[str]] = {}
+        self._network = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Open a connection.
+
+        Raises:
+            EgressRefused: the host may not be called.
+            OSError: it has no address.
+            httpcore2.ConnectError, httpcore2.ConnectTimeout: nobody answers there.
+        """
+        if host not in self._addresses:
+            self._egress.check_host(host)
+            self._addresses[host] = self._egress.choose(await self._resolve(host, port))
+        last: Exception = OSError("no address")
+        for address in self._addresses[host]:
+            try:
+                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                last = error
+        raise last
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Makes HTTP calls and reads no more of their answers than it may.
+
+    Attributes:
+        session_id: the session that the server last told of.
+    """
+
+    def __init__(self, pool: httpcore2.AsyncConnectionPool, config: McpConfig) -> None:
+        self._pool = pool
+        self._config = config
+        self.session_id: str | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Make a call; where there is no answer that may be read, the exchange knows why."""
+        exchange = current_exchange.get() or Exchange()
+        if request.method == "GET" and "last-event-id" not in request.headers:
+            # A stream of what the server wants to say unasked; nobody would listen.
+            return httpx2.Response(405)
+        with exchange.scope() as scope:
+            try:
+                answer = await self._pool.handle_async_request(_build_request(request))
+            except (OSError, EgressRefused, *_FAULTS) as error:
+                exchange.fail(_explain(error))
+        if scope.cancelled_caught or exchange.fault is not None:
+            return httpx2.Response(_NOT_DONE)
+        return await self._accept(answer, exchange)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()
+
+    async def _accept(self, answer: httpcore2.Response, exchange: Exchange) -> httpx2.Response:
+        headers = httpx2.Headers(answer.headers)
+        stream = _CountedStream(answer, exchange, self._config, events="event-stream" in headers.get("content-type", ""))
+        fault = _examine(answer.status, headers)
+        if fault is not None:
+            await stream.aclose()
+            exchange.fail(fault)
+            return httpx2.Response(_NOT_DONE)
+        if answer.status >= 400:
+            exchange.status = answer.status
+        self.session_id = headers.get(_SESSION_ID, self.session_id)
+        return httpx2.Response(answer.status, headers=answer.headers, stream=stream, extensions=answer.extensions)
+
+
+class _CountedStream(httpx2.AsyncByteStream):
+    """The body of an answer; of an event stream each event is counted, too."""
+
+    def __init__(self, answer: httpcore2.Response, exchange: Exchange, config: McpConfig, *, events: bool) -> None:
+        self._answer = answer
+        self._exchange = exchange
+        self._events = events
+        self._message_bytes = config.max_message_bytes
+        self._whole_bytes = config.max_stream_bytes if events else config.max_message_bytes
+        self._read = 0
+        self._event = 0
+        self._tail = b""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        parts = aiter(self._answer.stream)  # type: ignore[arg-type]
+        while True:
+            part: bytes | None = None
+            with self._exchange.scope():
+                try:
+                    part = await anext(parts, None)
+                    self._count(part or b"")
+                except ServerFault as fault:
+                    self._exchange.fail(fault)
+                except (OSError, *_FAULTS):
+                    self._exchange.fail(ServerFault("broke off its answer"))
+            if self._exchange.ended:
+                raise httpx2.StreamError("given up")
+            if part is None:
+                return
+            yield part
+
+    async def aclose(self) -> None:
+        """Close the connection unless the body was read to its end."""
+        await self._answer.aclose()
+
+    def _count(self, part: bytes) -> None:
+        self._read += len(part)
+        if self._exchange.allowance is not None:
+            self._exchange.allowance.take(len(part))
+        if self._events:
+            self._count_event(part)
+        if max(self._event, 0 if self._events else self._read) > self._message_bytes:
+            raise ServerFault(f"sent a message above {self._message_bytes} bytes", bound="mcp.max_message_bytes")
+        if self._read > self._whole_bytes:
+            raise ServerFault(f"sent more than {self._whole_bytes} bytes for one call", bound="mcp.max_stream_bytes")
+
+    def _count_event(self, part: bytes) -> None:
+        """Note how long the event at the end is; one that ends within a part cannot be longer than it."""
+        joined = self._tail + part
+        end = max(joined.rfind(b"\n\n"), joined.rfind(b"\n\r\n"), joined.rfind(b"\r\r"))
+        self._event = self._event + len(part) if end < 0 else len(joined) - end - 2
+        self._tail = joined[-3:] if end < 0 else joined[max(end + 2, len(joined) - 3) :]
+
+
+_FAULTS: Final = (
+    httpcore2.NetworkError,
+    httpcore2.TimeoutException,
+    httpcore2.ProtocolError,
+    httpcore2.UnsupportedProtocol,
+)
+
+
+def _build_request(request: httpx2.Request) -> httpcore2.Request:
+    assert isinstance(request.stream, httpx2.AsyncByteStream)
+    url = httpcore2.URL(
+        scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
+    )
+    return httpcore2.Request(
+        method=request.method,
+        url=url,
+        headers=request.headers.raw,
+        content=request.stream,
+        extensions=request.extensions,
+    )
+
+
+def _examine(status: int, headers: httpx2.Headers) -> ServerFault | None:
+    if 300 <= status < 400:
+        return ServerFault("redirects elsewhere, which is not followed; name the place itself")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        return ServerFault("compressed its answer, although it was asked not to")
+    return None
+
+
+def _explain(error: Exception) -> ServerFault:
+    if isinstance(error, EgressRefused):
+        return ServerFault(str(error))
+    if isinstance(error, socket.gaierror):
+        return ServerFault("has a host name that leads nowhere")
+    if isinstance(error, httpcore2.ConnectTimeout):
+        return ServerFault("could not be connected to in time", bound="mcp.connect_timeout_seconds")
+    if isinstance(error, httpcore2.ConnectError | OSError):
+        reason = error.__cause__ or error
+        untrusted = isinstance(reason, ssl.SSLError)
+        return ServerFault("shows no certificate that is trusted" if untrusted else "could not be connected to")
+    return ServerFault("broke off the connection before it answered")
