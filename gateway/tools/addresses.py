@@ -12,7 +12,8 @@ from typing import Any
 
 import httpcore2
 
-_NAT64 = ip_network("64:ff9b::/96")
+# What stands in them for an IPv4 address is in the last 32 bits.
+_TRANSLATED = [ip_network(prefix) for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")]
 _MOST_ADDRESSES = 4
 
 
@@ -25,7 +26,7 @@ def is_public(address: str) -> bool:
     found: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour or (found.teredo and found.teredo[1])
-        if found in _NAT64:
+        if any(found in network for network in _TRANSLATED):
             inner = IPv4Address(int(found) & 0xFFFF_FFFF)
         if inner:
             found = inner

@@ -1,19 +1,15 @@
-"""Where a server that a request names may be: which hosts, and which of their addresses."""
+"""Which hosts a request may name a server at; `tools.addresses` decides on the addresses they turn out to have."""
 
-from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct
 
-Address = IPv4Address | IPv6Address
-
-# Prefixes whose addresses stand for an IPv4 address in their last 32 bits, for translators on the way.
-_TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("::/96"))
+from gateway.tools.addresses import is_public
 
 
 class EgressRefused(Exception):
-    """A host or an address that may not be called; the message is for the caller."""
+    """A host that may not be called; the message follows the name of the parameter."""
 
 
 class Egress(Struct, frozen=True, kw_only=True):
@@ -27,7 +23,7 @@ class Egress(Struct, frozen=True, kw_only=True):
     hosts: frozenset[str] = frozenset()
     private: bool = False
 
-    def check_host(self, host: str) -> None:
+    def check(self, host: str) -> None:
         """Check what a URL names, before anybody is asked where it is.
 
         Args:
@@ -36,41 +32,19 @@ class Egress(Struct, frozen=True, kw_only=True):
         Raises:
             EgressRefused: it is not among the hosts, or an address that may not be called.
         """
-        literal = _read_address(host)
-        name = str(literal) if literal else host.lower().removesuffix(".")
-        if self.hosts and name not in self.hosts:
-            raise EgressRefused("names a host that this gateway does not call; its operator lists them in allow_hosts")
-        if literal is not None and not self.private and not is_public(literal):
+        address = _read_address(host)
+        if self.hosts and (address or host.lower().removesuffix(".")) not in self.hosts:
+            raise EgressRefused("names a host that this gateway does not call; its operator lists them")
+        if address is not None and not self.private and not is_public(address):
             raise EgressRefused("leads to a private or local address, which this gateway does not call")
 
-    def choose(self, addresses: Iterable[str]) -> list[str]:
-        """Return those of a host's addresses that may be called, in order.
 
-        Raises:
-            EgressRefused: there is none.
-        """
-        found = list(dict.fromkeys(addresses))
-        allowed = [one for one in found if self.private or is_public(ip_address(one))]
-        if found and not allowed:
-            raise EgressRefused("its address is private or local, and this gateway does not call those")
-        return allowed
+UNBOUNDED: Final = Egress(private=True)
+"""What a server of the configuration may be: its operator said where it is."""
 
 
-def is_public(address: Address) -> bool:
-    """Whether an address is one of the public Internet, and so is the one it stands for, if it does."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner is None and any(address in network for network in _TRANSLATED):
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if address.teredo is not None or (inner is not None and not is_public(inner)):
-            return False
-        if address.ipv4_mapped is not None:
-            return True
-    return address.is_global and not address.is_multicast
-
-
-def _read_address(host: str) -> Address | None:
+def _read_address(host: str) -> str | None:
     try:
-        return ip_address(host)
+        return str(ip_address(host))
     except ValueError:
         return None

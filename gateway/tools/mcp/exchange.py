@@ -57,15 +57,16 @@ class Exchange:
         allowance: as given.
         fault: what went wrong first.
         status: the HTTP status, if it was an error.
+        ended: it was given up.
     """
 
-    __slots__ = ("_ended", "_scopes", "allowance", "fault", "status")
+    __slots__ = ("_scopes", "allowance", "ended", "fault", "status")
 
     def __init__(self, allowance: Allowance | None = None) -> None:
         self.allowance = allowance
         self.fault: ServerFault | None = None
         self.status: int | None = None
-        self._ended = False
+        self.ended = False
         self._scopes: set[anyio.CancelScope] = set()
 
     @contextmanager
@@ -73,7 +74,7 @@ class Exchange:
         """Cover something that ends at once when the request is given up."""
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
-            if self._ended:
+            if self.ended:
                 scope.cancel()
             try:
                 yield scope
@@ -87,7 +88,7 @@ class Exchange:
 
     def end(self) -> None:
         """Give up whatever of it still runs. Idempotent."""
-        self._ended = True
+        self.ended = True
         for scope in list(self._scopes):
             scope.cancel()
 

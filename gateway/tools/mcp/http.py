@@ -4,12 +4,10 @@ What a server sends is counted while it is read. A failed call fails its own req
 is raised to the SDK that would end its tasks: a call that cannot be made is answered here, with a status of our own.
 """
 
-import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import httpcore2
 import httpx2
@@ -17,14 +15,12 @@ from mcp.client.streamable_http import streamable_http_client
 from msgspec import Struct
 
 from gateway.config.schema import McpConfig
-from gateway.tools.mcp.egress import Egress, EgressRefused
+from gateway.tools.addresses import AddressRefused, GuardedBackend
 from gateway.tools.mcp.exchange import Exchange, ServerFault, current_exchange
 from gateway.tools.mcp.session import Streams
 
-Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""Returns the addresses of a host; raises OSError where it has none."""
-
 _NOT_DONE: Final = 502
+_MOST_LISTENS: Final = 2
 _SESSION_ID: Final = "mcp-session-id"
 
 
@@ -34,26 +30,20 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     Attributes:
         url: where it is.
         headers: sent with every call, names in lower case.
-        egress: where it may be.
+        private: whether it may have an address that only this network reaches.
         tls: what an https URL is checked with.
     """
 
     url: str
     headers: Mapping[str, str]
-    egress: Egress
+    private: bool
     tls: ssl.SSLContext
 
 
-async def resolve_host(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, as the system knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
-
-
 @asynccontextmanager
-async def connect_http(endpoint: Endpoint, config: McpConfig, resolve: Resolve = resolve_host) -> AsyncIterator[Streams]:
+async def connect_http(endpoint: Endpoint, config: McpConfig) -> AsyncIterator[Streams]:
     """Yield the streams of a new session; nothing is sent before something is written."""
-    backend = PinnedBackend(endpoint.egress, resolve)
+    backend = GuardedBackend(allow_private=endpoint.private)
     # How many calls run at once is bounded where they are made.
     pool = httpcore2.AsyncConnectionPool(ssl_context=endpoint.tls, max_connections=None, network_backend=backend)
     timeout = httpx2.Timeout(config.call_timeout_seconds, connect=config.connect_timeout_seconds, read=None)
@@ -61,47 +51,12 @@ async def connect_http(endpoint: Endpoint, config: McpConfig, resolve: Resolve =
     transport = BoundedTransport(pool, config)
     async with (
         httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout, trust_env=False) as client,
-        streamable_http_client(
-            endpoint.url, http_client=client, max_sse_event_size=config.max_message_bytes
-        ) as (reader, writer),
+        streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=config.max_message_bytes) as (
+            reader,
+            writer,
+        ),
     ):
-        yield Streams(reader, writer, lambda: transport.session_id)
-
-
-class PinnedBackend(httpcore2.AsyncNetworkBackend):
-    """Connects to the addresses that a host had when it was first asked for, and to none that may not be called."""
-
-    def __init__(self, egress: Egress, resolve: Resolve) -> None:
-        self._egress = egress
-        self._resolve = resolve
-        self._addresses: dict[str, list[str]] = {}
-        self._network = httpcore2.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """Open a connection.
-
-        Raises:
-            EgressRefused: the host may not be called.
-            OSError: it has no address.
-            httpcore2.ConnectError, httpcore2.ConnectTimeout: nobody answers there.
-        """
-        if host not in self._addresses:
-            self._egress.check_host(host)
-            self._addresses[host] = self._egress.choose(await self._resolve(host, port))
-        last: Exception = OSError("no address")
-        for address in self._addresses[host]:
-            try:
-                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                last = error
-        raise last
+        yield Streams(reader, writer, lambda: transport.session_id, lambda: None)
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
@@ -114,18 +69,18 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
     def __init__(self, pool: httpcore2.AsyncConnectionPool, config: McpConfig) -> None:
         self._pool = pool
         self._config = config
+        self._listens = 0
         self.session_id: str | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Make a call; where there is no answer that may be read, the exchange knows why."""
-        exchange = current_exchange.get() or Exchange()
-        if request.method == "GET" and "last-event-id" not in request.headers:
-            # A stream of what the server wants to say unasked; nobody would listen.
+        exchange = self._find_exchange(request)
+        if exchange is None:
             return httpx2.Response(405)
         with exchange.scope() as scope:
             try:
                 answer = await self._pool.handle_async_request(_build_request(request))
-            except (OSError, EgressRefused, *_FAULTS) as error:
+            except (OSError, *_FAULTS) as error:
                 exchange.fail(_explain(error))
         if scope.cancelled_caught or exchange.fault is not None:
             return httpx2.Response(_NOT_DONE)
@@ -135,9 +90,27 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         """Close every connection."""
         await self._pool.aclose()
 
+    def _find_exchange(self, request: httpx2.Request) -> Exchange | None:
+        """Return what a call belongs to, or None where it may not be made."""
+        exchange = current_exchange.get() or Exchange()
+        if request.method == "GET":
+            if "last-event-id" in request.headers:
+                return None if exchange.ended else exchange
+            # What the server wants to say unasked, such as questions to be declined.
+            self._listens += 1
+            return Exchange() if self._listens <= _MOST_LISTENS else None
+        if exchange.ended:
+            # The request was given up, and this tells the server so.
+            timeout = {**request.extensions["timeout"], "read": self._config.connect_timeout_seconds}
+            request.extensions = {**request.extensions, "timeout": timeout}
+            return Exchange()
+        return exchange
+
     async def _accept(self, answer: httpcore2.Response, exchange: Exchange) -> httpx2.Response:
         headers = httpx2.Headers(answer.headers)
-        stream = _CountedStream(answer, exchange, self._config, events="event-stream" in headers.get("content-type", ""))
+        stream = _CountedStream(
+            answer, exchange, self._config, events="event-stream" in headers.get("content-type", "")
+        )
         fault = _examine(answer.status, headers)
         if fault is not None:
             await stream.aclose()
@@ -234,14 +207,11 @@ def _examine(status: int, headers: httpx2.Headers) -> ServerFault | None:
 
 
 def _explain(error: Exception) -> ServerFault:
-    if isinstance(error, EgressRefused):
-        return ServerFault(str(error))
-    if isinstance(error, socket.gaierror):
-        return ServerFault("has a host name that leads nowhere")
+    if isinstance(error, AddressRefused):
+        return ServerFault("has a private or local address, which this gateway does not call")
     if isinstance(error, httpcore2.ConnectTimeout):
         return ServerFault("could not be connected to in time", bound="mcp.connect_timeout_seconds")
     if isinstance(error, httpcore2.ConnectError | OSError):
-        reason = error.__cause__ or error
-        untrusted = isinstance(reason, ssl.SSLError)
+        untrusted = isinstance(error.__cause__, ssl.SSLCertVerificationError)
         return ServerFault("shows no certificate that is trusted" if untrusted else "could not be connected to")
     return ServerFault("broke off the connection before it answered")
