@@ -73,13 +73,16 @@ class Listed(Struct, frozen=True, kw_only=True):
 def name_function(label: str, name: str) -> str:
     """Return the function name that a server's tool has on the engine's side, the same every time.
 
-    At most 64 characters, of those engines accept. What had to be changed for that is told apart by a digest.
+    At most 64 characters, of those engines accept. What had to be changed for that, and what a tool of another server
+    could be called as well, is told apart by a digest.
     """
     joined = f"mcp__{label}__{name}"
     plain = _NO_NAME.sub("_", joined)
-    if plain == joined and len(plain) <= MAX_NAME:
+    ambiguous = "__" in label or label.endswith("_") or name.startswith("_")
+    if plain == joined and len(plain) <= MAX_NAME and not ambiguous:
         return plain
-    digest = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    told_apart = f"{label}\0{name}".encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(told_apart, digest_size=6).hexdigest()
     return f"{plain[: MAX_NAME - 13]}_{digest}"
 
 

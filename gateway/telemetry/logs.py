@@ -157,6 +157,9 @@ def configure_logging(
     # uvicorn tells its life story and warns of every refused upgrade; alembic speaks up at every look at the schema.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # What MCP servers say, and where they are, is in these records.
+    for library in ("mcp", "client", "httpx2", "httpcore2"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 def log_access(method: str, path: str, status: int, seconds: float, caller: Identity | None = None) -> None:

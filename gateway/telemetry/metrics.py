@@ -75,6 +75,10 @@ class Metrics:
         self.unknown_events_total = self._counter(names.UNKNOWN_EVENTS)
         self.unsupported_tools_total = self._counter(names.UNSUPPORTED_TOOLS)
 
+        self.mcp_sessions = self._level(names.MCP_SESSIONS, names.MCP_SESSIONS_HIGH, Level())
+        self.mcp_faults_total = self._counter(names.MCP_FAULTS)
+        self.mcp_tools_left_out_total = self._counter(names.MCP_TOOLS_LEFT_OUT)
+
         self._declare_limits()
         self._declare_sockets()
         self._declare_storage()

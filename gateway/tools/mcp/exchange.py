@@ -1,10 +1,14 @@
 """One request to an MCP server: what it may take, how it is given up, and what went wrong with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import anyio
+
+from gateway.config.secret import REDACTED
+
+_SHORTEST_SECRET = 8  # what is shorter is no secret, and would be found everywhere
 
 
 class ServerFault(Exception):
@@ -18,6 +22,14 @@ class ServerFault(Exception):
         super().__init__(message)
         self.message = message
         self.bound = bound
+
+
+def hide(text: str, secrets: Sequence[str]) -> str:
+    """Return a server's text without what it was given to keep."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, REDACTED)
+    return text
 
 
 class Allowance:
@@ -58,15 +70,17 @@ class Exchange:
         fault: what went wrong first.
         status: the HTTP status, if it was an error.
         ended: it was given up.
+        counted: the transport takes from the allowance what it reads.
     """
 
-    __slots__ = ("_scopes", "allowance", "ended", "fault", "status")
+    __slots__ = ("_scopes", "allowance", "counted", "ended", "fault", "status")
 
     def __init__(self, allowance: Allowance | None = None) -> None:
         self.allowance = allowance
         self.fault: ServerFault | None = None
         self.status: int | None = None
         self.ended = False
+        self.counted = False
         self._scopes: set[anyio.CancelScope] = set()
 
     @contextmanager

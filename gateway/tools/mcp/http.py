@@ -5,39 +5,23 @@ is raised to the SDK that would end its tasks: a call that cannot be made is ans
 """
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 import httpcore2
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from msgspec import Struct
 
 from gateway.config.schema import McpConfig
 from gateway.tools.addresses import AddressRefused, GuardedBackend
 from gateway.tools.mcp.exchange import Exchange, ServerFault, current_exchange
 from gateway.tools.mcp.session import Streams
+from gateway.tools.mcp.targets import Endpoint
 
 _NOT_DONE: Final = 502
 _MOST_LISTENS: Final = 2
 _SESSION_ID: Final = "mcp-session-id"
-
-
-class Endpoint(Struct, frozen=True, kw_only=True):
-    """A server at a URL.
-
-    Attributes:
-        url: where it is.
-        headers: sent with every call, names in lower case.
-        private: whether it may have an address that only this network reaches.
-        tls: what an https URL is checked with.
-    """
-
-    url: str
-    headers: Mapping[str, str]
-    private: bool
-    tls: ssl.SSLContext
 
 
 @asynccontextmanager
@@ -160,6 +144,7 @@ class _CountedStream(httpx2.AsyncByteStream):
     def _count(self, part: bytes) -> None:
         self._read += len(part)
         if self._exchange.allowance is not None:
+            self._exchange.counted = True
             self._exchange.allowance.take(len(part))
         if self._events:
             self._count_event(part)

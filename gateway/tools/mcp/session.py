@@ -68,6 +68,7 @@ class Session:
         self._opening = Exchange()
         self._requests: set[asyncio.Task[Any]] = set()
         self._owner: asyncio.Task[None] | None = None
+        self._tell: list[Callable[[Session], None]] = []
         self.protocol_version = ""
 
     @property
@@ -90,6 +91,7 @@ class Session:
             ServerFault: that failed, or took too long.
         """
         self._owner = asyncio.create_task(self._keep())
+        self._owner.add_done_callback(lambda _: [tell(self) for tell in self._tell])
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ready)
@@ -133,6 +135,10 @@ class Session:
         if exchange.fault is not None:
             raise exchange.fault
         return task.result()
+
+    def when_closed(self, tell: Callable[["Session"], None]) -> None:
+        """Have something told when the session has ended."""
+        self._tell.append(tell)
 
     def stop(self) -> None:
         """End the session soon, in the background. Idempotent."""

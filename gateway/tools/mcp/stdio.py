@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -17,11 +17,11 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
-from msgspec import Struct
 
 from gateway.telemetry import names
-from gateway.tools.mcp.exchange import ServerFault
+from gateway.tools.mcp.exchange import ServerFault, hide
 from gateway.tools.mcp.session import Streams
+from gateway.tools.mcp.targets import Program
 
 _logger = logging.getLogger(names.LOGGER_MCP)
 
@@ -30,24 +30,6 @@ _GRACE_SECONDS: Final = 1.0
 _LOGGED_CHARACTERS: Final = 500
 _LOGGED_LINES: Final = 100
 _LOGGED_SECONDS: Final = 60.0
-
-
-class Program(Struct, frozen=True, kw_only=True):
-    """How a server is started.
-
-    Attributes:
-        label: what it is called.
-        command: the program and its arguments.
-        env: variables set for it.
-        env_pass: variables of the gateway's that it gets besides the usual ones.
-        cwd: where it is started, or None.
-    """
-
-    label: str
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    env_pass: tuple[str, ...]
-    cwd: str | None
 
 
 @asynccontextmanager
@@ -142,13 +124,9 @@ async def _log(process: Process, program: Program) -> None:
         for line in part.decode(errors="replace").splitlines():
             lines += 1
             if lines <= _LOGGED_LINES:
-                _logger.info("MCP server says: %s", _hide(line, program), extra={names.FIELD_SERVER: program.label})
-
-
-def _hide(text: str, program: Program) -> str:
-    for secret in program.env.values():
-        text = text.replace(secret, "***") if secret else text
-    return text
+                _logger.info(
+                    "MCP server says: %s", hide(line, program.secrets), extra={names.FIELD_SERVER: program.label}
+                )
 
 
 def _read_fault(receiving: asyncio.Task[ServerFault]) -> ServerFault | None:
