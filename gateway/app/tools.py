@@ -8,6 +8,7 @@ from gateway.config.schema import GatewayConfig
 from gateway.ports import Tools
 from gateway.telemetry.metrics import Metrics
 from gateway.tools.gate import Gate
+from gateway.tools.mcp.provider import McpTools, McpUnavailable
 from gateway.tools.registry import ToolRegistry
 
 
@@ -29,3 +30,7 @@ def _build_providers(config: GatewayConfig, metrics: Metrics) -> Iterator[Tools]
             yield WebSearch(config.web_search, metrics)
         except CertificateFileError as error:
             raise StartError(f"web_search.ca_file: {error}") from error
+    try:
+        yield McpTools(config.mcp, metrics)
+    except McpUnavailable as error:
+        raise StartError(str(error)) from error

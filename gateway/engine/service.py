@@ -22,6 +22,7 @@ from gateway.engine.session import Continuation, Session, Sessions
 from gateway.engine.usage import UsageBook
 from gateway.ports import Clock, Deletion, Ids, Store, ToolContext, Toolkit, Tools, Upstream
 from gateway.protocol import codec
+from gateway.protocol.approvals import require_servers, settle_approvals
 from gateway.protocol.errors import (
     GatewayError,
 )
@@ -193,6 +194,9 @@ class Engine:
         match_outputs(history, shown)
         items = [*history, *shown]
         request = load_tools(request, items, route.policy, types=self._tools)
+        told = recall_hosted(items)
+        if told is not items:
+            require_servers(settle_approvals(items, len(history)), request.toolset.hosted)
         settings = self._settings
         if request.toolset.unsupported:
             self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
@@ -210,7 +214,7 @@ class Engine:
             caller=caller,
             request=request,
             inputs=new,
-            items=request.toolset.carriage.carry(recall_hosted(items)),
+            items=request.toolset.carriage.carry(told),
             turn=turn,
             lineage=Lineage(
                 history=stored,

@@ -30,11 +30,6 @@ class Decision(Struct, frozen=True, kw_only=True):
     reason: str | None
 
 
-def has_approvals(items: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether anything was to be approved."""
-    return any(item.get("type") in {_REQUEST, _RESPONSE} for item in items)
-
-
 def settle_approvals(items: Sequence[Mapping[str, Any]], first_new: int) -> list[Decision]:
     """Return what the new input decides, in its order.
 
@@ -76,6 +71,23 @@ def settle_approvals(items: Sequence[Mapping[str, Any]], first_new: int) -> list
         )
     begin = max(first_new, last_written + 1)
     return [decision for position, decision in decisions.values() if position >= begin]
+
+
+def require_servers(decisions: Sequence[Decision], declared: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the servers of approved calls are declared by the request that approves them.
+
+    Raises:
+        InvalidRequest: `missing_mcp_server`, param `tools`.
+    """
+    labels = {tool.get("server_label") for tool in declared}
+    for decision in decisions:
+        label = decision.request.get("server_label")
+        if decision.approved and label not in labels:
+            raise InvalidRequest(
+                f"The approved call is of the MCP server '{str(label)[:64]}', which is not among the tools.",
+                code="missing_mcp_server",
+                param="tools",
+            )
 
 
 def _read_key(item: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.protocol.approvals import Decision, has_approvals, settle_approvals
+from gateway.protocol.approvals import Decision, require_servers, settle_approvals
 from gateway.protocol.errors import InvalidRequest
 
 MESSAGE = {"type": "message", "role": "user", "content": "hi"}
@@ -68,6 +68,11 @@ def test_long_ids_are_cut_in_messages():
     assert len(raised.value.message) < 250
 
 
-def test_items_without_approvals_are_told_apart():
-    assert not has_approvals([MESSAGE, ANSWER])
-    assert has_approvals([MESSAGE, response()])
+def test_an_approved_call_needs_its_server_and_a_declined_one_does_not():
+    approved, declined = settle_approvals([request("a"), request("b"), response("a"), response("b", False)], 2)
+    require_servers([approved, declined], [{"type": "mcp", "server_label": "docs"}])
+    require_servers([declined], [])
+    for declared in ([], [{"type": "mcp", "server_label": "other"}]):
+        with pytest.raises(InvalidRequest) as raised:
+            require_servers([declined, approved], declared)
+        assert (raised.value.code, raised.value.param) == ("missing_mcp_server", "tools")

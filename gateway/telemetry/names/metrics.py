@@ -171,22 +171,6 @@ UPSTREAM_BREAKER_STATE = Metric(
     ("upstream",),
     across="max",
 )
-MCP_SESSIONS = Metric(
-    "gateway_mcp_sessions", "gauge", "Sessions with MCP servers open now, those kept for the next response included."
-)
-MCP_SESSIONS_HIGH = _high_water(MCP_SESSIONS)
-MCP_FAULTS = Metric(
-    "gateway_mcp_faults_total",
-    "counter",
-    "Requests to MCP servers that came to nothing by the server's doing or a bound, by the protocol's method.",
-    ("method",),
-)
-MCP_TOOLS_LEFT_OUT = Metric(
-    "gateway_mcp_tools_left_out_total",
-    "counter",
-    "Tools of MCP servers that no model can be offered: their `name` is none or taken, or their `schema` no object's.",
-    ("reason",),
-)
 LIMIT_BREACHES = Metric(
     "gateway_limit_breaches_total", "counter", "Responses ended by a limit of `[responses]`, by its key.", ("resource",)
 )

@@ -43,3 +43,19 @@ TOOL_WORK_WAITING = Metric(
     "gateway_tool_work_waiting", "gauge", "Calls and listings of the gateway's tools that wait for their turn."
 )
 TOOL_WORK_WAITING_HIGH = high_water(TOOL_WORK_WAITING)
+MCP_SESSIONS = Metric(
+    "gateway_mcp_sessions", "gauge", "Sessions with MCP servers open now, those kept for the next response included."
+)
+MCP_SESSIONS_HIGH = high_water(MCP_SESSIONS)
+MCP_FAULTS = Metric(
+    "gateway_mcp_faults_total",
+    "counter",
+    "Requests to MCP servers that came to nothing by the server's doing or a bound, by the protocol's method.",
+    ("method",),
+)
+MCP_TOOLS_LEFT_OUT = Metric(
+    "gateway_mcp_tools_left_out_total",
+    "counter",
+    "Tools of MCP servers that no model can be offered: their `name` is none or taken, or their `schema` no object's.",
+    ("reason",),
+)

@@ -71,9 +71,10 @@ class Exchange:
         status: the HTTP status, if it was an error.
         ended: it was given up.
         counted: the transport takes from the allowance what it reads.
+        request_id: the protocol's id of the request, once it was sent.
     """
 
-    __slots__ = ("_scopes", "allowance", "counted", "ended", "fault", "status")
+    __slots__ = ("_scopes", "allowance", "counted", "ended", "fault", "request_id", "status")
 
     def __init__(self, allowance: Allowance | None = None) -> None:
         self.allowance = allowance
@@ -81,6 +82,7 @@ class Exchange:
         self.status: int | None = None
         self.ended = False
         self.counted = False
+        self.request_id: int | None = None
         self._scopes: set[anyio.CancelScope] = set()
 
     @contextmanager

@@ -143,7 +143,7 @@ class Lease:
         return self._kept.session
 
     async def request(
-        self, method: str, params: dict[str, Any], *, timeout: float, bound: str, exchange: Exchange
+        self, method: str, params: dict[str, Any], *, timeout: float, bound: str | None, exchange: Exchange
     ) -> dict[str, Any]:
         """Send a request as `Session.request`, over a session that is opened if there is none that lives.
 
@@ -204,7 +204,7 @@ class Lease:
         if not self._kept.doubtful and idle <= self._pool.config.session_check_seconds:
             return True
         try:
-            await session.request("ping", {}, timeout=_PING_SECONDS, bound="", exchange=Exchange())
+            await session.request("ping", {}, timeout=_PING_SECONDS, bound=None, exchange=Exchange())
         except ServerFault:
             return False
         return True

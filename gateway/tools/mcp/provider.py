@@ -79,19 +79,10 @@ class McpTools:
         """Return the toolkit of one response.
 
         Raises:
-            InvalidRequest: an approval does not fit, or is of a server that the request does not declare.
+            InvalidRequest: an approval does not fit.
         """
         declarations = [read_declaration(tool, "tools", self._config) for tool in declared]
         decisions = settle_approvals(context.items, context.first_new)
-        labels = {declaration.label for declaration in declarations}
-        for decision in decisions:
-            label = str(decision.request.get("server_label"))
-            if label not in labels:
-                raise InvalidRequest(
-                    f"The approved call is of the MCP server '{label[:64]}', which is not among the tools.",
-                    code="missing_mcp_server",
-                    param="tools",
-                )
         servers = [self._build_server(declaration, context.principal) for declaration in declarations]
         return McpToolkit(servers, decisions, context, self._config, self._metrics)
 

@@ -105,7 +105,7 @@ class Session:
             raise
 
     async def request(
-        self, method: str, params: dict[str, Any], *, timeout: float, bound: str, exchange: Exchange | None = None
+        self, method: str, params: dict[str, Any], *, timeout: float, bound: str | None, exchange: Exchange | None = None
     ) -> dict[str, Any]:
         """Send a request and return its result, unchecked.
 
@@ -115,7 +115,7 @@ class Session:
             method: of the protocol.
             params: likewise.
             timeout: limit in seconds; nothing that the server reports meanwhile extends it.
-            bound: key of the configuration that says so.
+            bound: key of the configuration that says so, if one does.
             exchange: what the answer may take.
 
         Raises:
@@ -158,7 +158,8 @@ class Session:
             raise self._read_fault() or ServerFault("ended the session")
         try:
             with exchange.scope():
-                return await dispatcher.send_raw_request(method, params, {"request_id": next(self._ids)})
+                exchange.request_id = next(self._ids)
+                return await dispatcher.send_raw_request(method, params, {"request_id": exchange.request_id})
         except MCPError as error:
             raise self._explain(error, exchange) from None
         except Exception:  # noqa: BLE001 - whatever the SDK made of a server's words, it is the server's fault

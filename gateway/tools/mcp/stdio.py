@@ -27,6 +27,7 @@ _logger = logging.getLogger(names.LOGGER_MCP)
 
 _KEPT: Final = ("PATH", "HOME", "LANG", "TMPDIR")
 _GRACE_SECONDS: Final = 1.0
+_DRAINED_BYTES: Final = 65_536
 _LOGGED_CHARACTERS: Final = 500
 _LOGGED_LINES: Final = 100
 _LOGGED_SECONDS: Final = 60.0
@@ -59,6 +60,7 @@ async def connect_stdio(program: Program, max_message_bytes: int, ended: asyncio
             for task in (receiving, *others):
                 task.cancel()
             await asyncio.wait([receiving, *others])
+            await _drain(process)
 
 
 async def _start(program: Program, max_message_bytes: int) -> Process:
@@ -140,10 +142,24 @@ async def _end(process: Process) -> None:
     assert process.stdin is not None
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
+        _signal(process, number)
         with anyio.move_on_after(_GRACE_SECONDS) as limit:
             await process.wait()
-        if not limit.cancelled_caught and number is not None:
-            return
+        if not limit.cancelled_caught:
+            break
+    _signal(process, signal.SIGKILL)
+
+
+def _signal(process: Process, number: signal.Signals | None) -> None:
+    """Send a signal to the whole group, which may outlive the program."""
+    if number is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+
+
+async def _drain(process: Process) -> None:
+    """Read what an ended program has left in its pipes, which close only at their end."""
+    with anyio.move_on_after(_GRACE_SECONDS):
+        for pipe in (process.stdout, process.stderr):
+            while pipe is not None and await pipe.read(_DRAINED_BYTES):
+                pass

@@ -96,13 +96,10 @@ class McpToolkit:
         """Call a tool; whatever its server does is a result."""
         server = self._servers[call.tool.label]
         try:
-            result = await self._call(server, call)
+            return await self._call(server, call)
         except ServerFault as fault:
             self._note(fault, _CALL, server)
             return fail_call(call.tool, _tell(fault, server))
-        if result.failed:
-            current_span().fail(names.ERROR_TOOL)
-        return result
 
     async def close(self) -> None:
         """Let go of the servers; what ends, ends in the background."""
@@ -127,7 +124,7 @@ class McpToolkit:
                 exchange=exchange,
             )
         finally:
-            _describe(server, _CALL)
+            _describe(server, _CALL, exchange.request_id)
         return read_result(result, server.secrets)
 
     async def _fetch(self, server: Server, headers: Mapping[str, str]) -> Listed:
@@ -166,7 +163,6 @@ class McpToolkit:
     def _note(self, fault: ServerFault, method: str, server: Server) -> None:
         self._metrics.note_rejection(fault.bound)
         self._metrics.mcp_faults_total.labels(method).inc()
-        current_span().fail(names.ERROR_SERVER)
         _logger.warning(
             "an MCP server failed: %s", hide(fault.message, server.secrets)[:_LOGGED], extra=_fields(server)
         )
@@ -221,7 +217,7 @@ def _build_meta(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[name] for name in ("traceparent", "tracestate", "baggage") if name in headers}
 
 
-def _describe(server: Server, method: str) -> None:
+def _describe(server: Server, method: str, request_id: int | None = None) -> None:
     span = current_span()
     if not span.recording:
         return
@@ -229,6 +225,7 @@ def _describe(server: Server, method: str) -> None:
     span.annotate(
         {
             names.ATTR_MCP_METHOD: method,
+            names.ATTR_JSONRPC_ID: None if request_id is None else str(request_id),
             names.ATTR_MCP_SESSION: session.session_id if session is not None else None,
             names.ATTR_MCP_VERSION: session.protocol_version or None if session is not None else None,
         }

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, ImageContent, TextContent, ToolAnnotations
 
 server = MCPServer("real", instructions="For tests.", log_level="ERROR")
@@ -29,7 +30,7 @@ def say(text: str) -> str:
 @server.tool(structured_output=False)
 def fail(reason: str) -> str:
     """Fail."""
-    raise ValueError(reason)
+    raise ToolError(reason)
 
 
 @server.tool(structured_output=False)
