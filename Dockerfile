@@ -8,7 +8,7 @@
 ARG BASE_IMAGE=python:3.13-slim
 
 FROM ${BASE_IMAGE} AS build
-ARG EXTRAS=postgres,otlp,auth
+ARG EXTRAS=postgres,otlp,auth,mcp
 # The glob matches nothing when there is no such folder, and LICENSE keeps that from being an error.
 COPY LICENSE wheel[s] /wheels/
 COPY pyproject.toml constraints.txt README.md LICENSE /src/

@@ -4,7 +4,8 @@ import httpcore2
 import pytest
 
 from gateway.tools import addresses
-from gateway.tools.addresses import AddressRefused, GuardedBackend, is_public
+from gateway.tools.address_space import is_public
+from gateway.tools.addresses import AddressRefused, GuardedBackend
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from gateway.tools.addresses import is_public
+from gateway.tools.address_space import is_public
 
 
 class EgressRefused(Exception):

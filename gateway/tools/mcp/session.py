@@ -105,7 +105,13 @@ class Session:
             raise
 
     async def request(
-        self, method: str, params: dict[str, Any], *, timeout: float, bound: str | None, exchange: Exchange | None = None
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float,
+        bound: str | None,
+        exchange: Exchange | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result, unchecked.
 

@@ -58,7 +58,7 @@ class RawServer:
     """Answers MCP over HTTP as a test says.
 
     Attributes:
-        answers: by method, what is done with the writer for a message; `initialize` and notifications work by themselves.
+        answers: by method, what is done with the writer for a message; the handshake works by itself.
         messages: what was sent to it, with the headers.
     """
 

@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 mode = sys.argv[1]
 if mode == "mute":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", "60"])
-    with open(sys.argv[2], "w") as file:
-        file.write(f"{os.getpid()} {child.pid}")
+    Path(sys.argv[2]).write_text(f"{os.getpid()} {child.pid}")
     time.sleep(60)
 print("starting, with no-secret and 0wn-s3cret", file=sys.stderr, flush=True)
 print("this is no message", flush=True)
@@ -26,7 +26,9 @@ for line in sys.stdin:
         info = {"name": "small", "version": "1"}
         result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
     elif method == "tools/list":
-        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("say", "die", "shout", "env")]}
+        result = {
+            "tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("say", "die", "shout", "env")]
+        }
         if mode == "long":
             result["tools"][0]["description"] = "x" * 5000
     elif method == "tools/call":
