@@ -22,6 +22,7 @@ _CUT_SHORT = ("in_progress", "incomplete")
 _WEB_SEARCH = "web_search"
 _NO_OUTPUT = "The tool call has no output."
 _NO_SOURCES = "The results of this search are no longer at hand; the answer that followed was made from them."
+_SEARCH_FAILED = "The search failed."
 _DECLINED = "The user declined this tool call."
 
 
@@ -78,16 +79,19 @@ def recall_search(out: list[Item], item: Mapping[str, Any], output: str | None, 
     """Add a `web_search_call` and what it found; where that is no longer known, what the item tells of it."""
     given = item.get("action")
     action: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    # Some clients send their history back without ids.
+    given_id = item.get("id")
+    call_id = given_id if isinstance(given_id, str) and given_id else f"ws_{len(out)}"
     queries = action.get("queries") or [action.get("query") or action.get("url") or ""]
     out.append(
         {
             "type": "function_call",
-            "call_id": item.get("id"),
+            "call_id": call_id,
             "name": name,
             "arguments": codec.encode({"queries": queries}).decode(),
         }
     )
-    recall_output(out, item.get("id"), _read_sources(action) if output is None else output)
+    recall_output(out, call_id, _read_found(item, action) if output is None else output)
 
 
 def recall_output(out: list[Item], call_id: Any, output: str) -> None:
@@ -128,8 +132,12 @@ def _read_outcome(item: Mapping[str, Any]) -> str:
     return output if isinstance(output, str) else _NO_OUTPUT
 
 
-def _read_sources(action: Mapping[str, Any]) -> str:
-    sources = action.get("sources")
-    urls = [source.get("url") for source in sources if isinstance(source, dict)] if isinstance(sources, list) else []
-    listed = "\n".join(url for url in urls if isinstance(url, str))
-    return f"Sources found:\n{listed}" if listed else _NO_SOURCES
+def _read_found(item: Mapping[str, Any], action: Mapping[str, Any]) -> str:
+    if item.get("status") == "failed":
+        return _SEARCH_FAILED
+    for listed, members in ((item.get("results"), ("title", "url", "text")), (action.get("sources"), ("url",))):
+        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        told = [[entry[name] for name in members if isinstance(entry.get(name), str)] for entry in entries]
+        if found := "\n".join("\n".join(lines) for lines in told if lines):
+            return f"Sources found:\n{found}"
+    return _NO_SOURCES

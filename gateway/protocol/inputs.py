@@ -34,7 +34,6 @@ REQUIRED_TEXT: dict[str, tuple[str, ...]] = {
     "mcp_list_tools": ("server_label",),
     "mcp_approval_request": ("id", "server_label", "name", "arguments"),
     "mcp_approval_response": ("approval_request_id",),
-    "web_search_call": ("id",),
     "compaction": ("encrypted_content",),
 }
 REQUIRED_VALUES: dict[str, tuple[str, type]] = {

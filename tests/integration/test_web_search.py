@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conformance.verdict import judge_response
-from harness.client import client, create
+from harness.client import client, create, open_create
 from harness.engine import Answer, call, in_turn, reasoning, says
 from harness.processes import Gateway
 from harness.upstream import Upstream
@@ -211,6 +211,42 @@ def test_a_continuation_tells_what_was_searched_for(searching, upstream):
     assert asked["arguments"] == '{"queries":["rain"]}'
     assert (found["type"], found["call_id"]) == ("function_call_output", asked["call_id"])
     assert "https://one.example/" in found["output"]
+
+
+@pytest.mark.checklist(309)
+def test_a_client_may_send_its_history_without_ids(searching, upstream):
+    model = upstream.script("without ids", says("Yes."))
+    action = {"type": "search", "query": "rain"}
+    searches = [{"type": "web_search_call", "status": "completed", "action": action}] * 2
+    response, _ = play("json", searching, model, input=[{"role": "user", "content": "hi"}, *searches])
+    assert response["status"] == "completed"
+    sent = upstream.requests[-1].body["input"][1:]
+    assert [item["type"] for item in sent] == ["function_call", "function_call_output"] * 2
+    first, found, second, again = (item["call_id"] for item in sent)
+    assert (first, second) == (found, again)
+    assert len({first, second}) == 2
+
+
+@pytest.mark.checklist(303)
+def test_a_client_that_leaves_ends_the_search(searching, upstream, provider):
+    asked, left = threading.Event(), threading.Event()
+
+    async def hold(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        asked.set()
+        try:
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        finally:
+            left.set()
+
+    provider.reply = hold
+    model = script(upstream, "leaving", search_call("rain"))
+    with open_create(searching.port, {"model": model, "input": "hi", "stream": True, "tools": [SEARCH]}):
+        assert asked.wait(10)
+    assert left.wait(10)
 
 
 def test_where_it_is_off_it_is_left_out_and_named(gateway, upstream):
