@@ -64,6 +64,30 @@ def test_a_search_is_told_with_what_is_known_of_it(action, queries, told):
     assert recall_hosted([item])[0]["arguments"] == f'{{"queries":{queries}}}'
 
 
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        (
+            {"results": [{"title": "T", "url": "http://x/", "text": "It rains."}, 5, {"url": 5}]},
+            "T\nhttp://x/\nIt rains.",
+        ),
+        ({"results": [], "action": {"sources": [{"url": "http://y/"}]}}, "http://y/"),
+        ({"results": "junk"}, "no longer at hand"),
+        ({"status": "failed"}, "The search failed."),
+    ],
+)
+def test_results_that_the_item_kept_are_told(members, told):
+    assert told in output_of({**SEARCH, **members})
+
+
+@pytest.mark.parametrize("given", [{}, {"id": None}, {"id": ""}, {"id": 5}])
+def test_searches_without_ids_are_told_apart(given):
+    item = {"type": "web_search_call", "status": "completed", **given}
+    first, found, second, again = (told["call_id"] for told in recall_hosted([HI, item, item])[1:])
+    assert (first, second) == (found, again)
+    assert first != second
+
+
 def test_an_approved_call_is_told_once_and_its_output_beside_it():
     word = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
     ran = {**CALL, "name": "pay", "approval_request_id": "mcpr_1"}
