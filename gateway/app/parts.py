@@ -23,6 +23,7 @@ from gateway.storage.faults import StorageNotReady
 from gateway.telemetry.exporters import TracingError
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
+from gateway.transport.bodies import Bodies
 from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
 from gateway.transport.relay import RelayEndpoint
@@ -49,6 +50,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         endpoint: serves `POST /v1/responses`.
         sockets: serves WebSockets at the same path.
         relay: serves the further paths of inference servers.
+        bodies: reads what requests bring beside the hot path.
         readiness: knows whether new requests can be served.
         metrics: what is counted.
         tracing: starts spans.
@@ -66,6 +68,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     endpoint: ASGIApp
     sockets: WebSocketEndpoint
     relay: RelayEndpoint
+    bodies: Bodies
     readiness: Readiness
     metrics: Metrics
     tracing: Tracing
@@ -118,11 +121,12 @@ def build_parts(
     authenticator = build_authenticator(config, clock, metrics)
     sockets = WebSocketEndpoint(engine, config, metrics, tracing, authenticator)
     relay = RelayEndpoint(Relay(engine, config, metrics, tracing), engine, config, metrics)
-    reconfigure += [sockets.reconfigure, relay.reconfigure]
+    bodies = Bodies(config)
+    reconfigure += [sockets.reconfigure, relay.reconfigure, bodies.reconfigure]
     return Parts(
         config=config, authenticator=authenticator, store=store, upstreams=upstreams, tools=tools, engine=engine,
-        endpoint=endpoint, sockets=sockets, relay=relay, readiness=Readiness(store, upstreams), metrics=metrics,
-        tracing=tracing, clock=clock, ids=ids, reconfigure=reconfigure,
+        endpoint=endpoint, sockets=sockets, relay=relay, bodies=bodies, readiness=Readiness(store, upstreams),
+        metrics=metrics, tracing=tracing, clock=clock, ids=ids, reconfigure=reconfigure,
     )  # fmt: skip
 
 

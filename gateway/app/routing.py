@@ -8,6 +8,7 @@ from litestar.di import Provide
 
 from gateway.app.parts import Parts
 from gateway.config.schema import ServerConfig
+from gateway.transport.conversation_routes import CONVERSATION_ROUTES
 from gateway.transport.framework import LeanLitestar
 from gateway.transport.health import DiscreetChecks
 from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
@@ -29,10 +30,12 @@ def build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
         route_handlers=[
             build_responses_route(parts.endpoint, websockets=parts.config.websocket.enabled),
             *ROUTES,
+            *CONVERSATION_ROUTES,
             *map(parts.relay.build_route, sorted(parts.config.passthrough_paths())),
             *(DOCS_ROUTES if parts.config.server.openapi else ()),
         ],
         dependencies={
+            "bodies": Provide(lambda: parts.bodies, sync_to_thread=False),
             "docs": Provide(lambda: docs, sync_to_thread=False),
             "engine": Provide(lambda: parts.engine, sync_to_thread=False),
             "readiness": Provide(lambda: readiness, sync_to_thread=False),

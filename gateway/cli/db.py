@@ -19,9 +19,10 @@ from gateway.config.schema import GatewayConfig
 from gateway.config.units import format_size
 from gateway.storage import migrations
 from gateway.storage.backup import back_up
+from gateway.storage.expiry import Expiry
 from gateway.storage.owners import Owned, OwnerChange
 from gateway.storage.purge import Purge
-from gateway.storage.retention import Removed, Sweep
+from gateway.storage.retention import Removed
 from gateway.storage.settings import database_url, is_sqlite
 from gateway.storage.sweeper import PAUSE_SECONDS, find_cutoffs, sweep_gently
 from gateway.storage.usage import remove_usage
@@ -125,7 +126,7 @@ def purge(
         grace_seconds=storage.retention_interval_seconds,
     )
     with _audited(loaded, "db purge", skip=dry_run) as told, open_current(storage) as engine:
-        sweep = Sweep(engine, batch_responses=storage.retention_batch_responses)
+        sweep = Expiry(engine, batch_responses=storage.retention_batch_responses)
         total = sweep.count(cutoffs) if dry_run else sweep_gently(sweep, cutoffs, threading.Event())
         told.update(_tell(total))
     click.echo(f"{'To be removed' if dry_run else 'Removed'}: {_describe(total)}.")
@@ -164,11 +165,15 @@ def _purge_principal(loaded: GatewayConfig, principal: str, *, usage: bool, dry_
 
 
 def _describe(removed: Removed) -> str:
-    return f"responses {removed.responses}, items {removed.items}"
+    return f"responses {removed.responses}, items {removed.items}, conversations {removed.conversations}"
 
 
 def _tell(removed: Removed) -> dict[str, Any]:
-    return {names.FIELD_REMOVED_RESPONSES: removed.responses, names.FIELD_REMOVED_ITEMS: removed.items}
+    return {
+        names.FIELD_REMOVED_RESPONSES: removed.responses,
+        names.FIELD_REMOVED_ITEMS: removed.items,
+        names.FIELD_REMOVED_CONVERSATIONS: removed.conversations,
+    }
 
 
 @command.command("assign-owner")

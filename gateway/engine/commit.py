@@ -8,13 +8,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from gateway.engine.conversations import Hold
 from gateway.engine.room import Room
 from gateway.engine.session import Checkpoint, Continuation
-from gateway.ports import Ids, Store, StoredItem, StoredResponse
+from gateway.engine.stored_items import build_stored_item
+from gateway.ports import ConversationTurn, Ids, Store, StoredItem, StoredResponse
 from gateway.protocol import codec
 from gateway.protocol.errors import StorageUnavailable
-from gateway.protocol.ids import prefix_of
-from gateway.protocol.response import EncodedResponse
+from gateway.protocol.response import EncodedResponse, Response
 from gateway.telemetry.metrics import Metrics
 
 
@@ -25,11 +26,13 @@ class Lineage(Struct, frozen=True, kw_only=True):
         history: its effective input before its own, oldest first.
         parent_id: the response it continues, if the database has that.
         continuation: the session of its connection, if there is one.
+        hold: the conversation it adds to, if there is one.
     """
 
     history: Sequence[StoredItem] = ()
     parent_id: str | None = None
     continuation: Continuation | None = None
+    hold: Hold | None = None
 
 
 class Committer:
@@ -44,7 +47,7 @@ class Committer:
 
     def __init__(self, store: Store, ids: Ids, metrics: Metrics, room: Room) -> None:
         self._store = store
-        self._ids = ids
+        self._store_item = partial(build_stored_item, ids)
         self._metrics = metrics
         self._room = room
 
@@ -60,13 +63,14 @@ class Committer:
             StorageUnavailable: nothing was stored.
         """
         continuation, response = lineage.continuation, finished.response
-        if not response.store and continuation is None:
+        if not response.store and continuation is None and lineage.hold is None:
             return
         own = [self._store_item("input", item, codec.encode(item)) for item in inputs]
         own += map(self._store_item, repeat("output"), response.output, finished.items)
         if continuation is not None:
-            continuation.prepare(Checkpoint(response.id, (*lineage.history, *own), stored=response.store))
-        if response.store:
+            checkpoint = Checkpoint(response.id, (*lineage.history, *own), stored=response.store)
+            continuation.prepare(checkpoint, needed=lineage.hold is None)
+        if response.store or lineage.hold is not None:
             await self._append(principal, finished, own, lineage)
         if continuation is not None:
             continuation.publish()
@@ -76,11 +80,12 @@ class Committer:
     ) -> None:
         response = finished.response
         # Behind a parent that only the session knows, the row has to hold all that came before it.
-        context = lineage.history if lineage.parent_id is None else ()
+        context = lineage.history if lineage.parent_id is None and lineage.hold is None else ()
         record = StoredResponse(
             id=response.id,
             principal=principal,
             parent_id=lineage.parent_id,
+            conversation_id=None if lineage.hold is None else lineage.hold.conversation_id,
             status=response.status,
             model=response.model,
             created_at=response.created_at,
@@ -90,7 +95,7 @@ class Committer:
         )
         began = time.perf_counter()
         try:
-            await self._store.append(record)
+            await (self._store.append(record) if lineage.hold is None else self._add(record, lineage.hold, response))
         except StorageUnavailable:
             self._metrics.storage_failures_total.inc()
             raise
@@ -98,19 +103,14 @@ class Committer:
         if self._room.is_limited:
             self._room.add(principal, record.size)
 
-    def _store_item(self, role: str, item: Any, data: bytes) -> StoredItem:
-        is_dict = isinstance(item, dict)
-        read = item.get if is_dict else partial(getattr, item)
-        kind = str(item["type"] if is_dict else item.__struct_config__.tag)
-        return StoredItem(
-            role=role,
-            type=kind,
-            id=_text(read("id", None)) or self._ids.mint(prefix_of(kind)),
-            call_id=_text(read("call_id", None)),
-            status=_text(read("status", None)),
-            data=data,
+    async def _add(self, record: StoredResponse, hold: Hold, response: Response) -> None:
+        """Put a response's items into its conversation, and keep the response if it is to be kept."""
+        turn = ConversationTurn(
+            id=hold.conversation_id,
+            lease=hold.lease,
+            response=record,
+            stored=response.store,
+            at=response.completed_at or response.created_at,
         )
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+        await self._store.conversations.append(turn)
+        hold.settle()

@@ -42,7 +42,7 @@ def list_input_items(response: StoredResponse, page: Page) -> ItemList:
     if page.order == "desc":
         items.reverse()
     start = _find_start([name for name, _ in items], page.after)
-    data = [_present(name, item) for name, item in items[start : start + page.limit]]
+    data = [present_item(name, item) for name, item in items[start : start + page.limit]]
     return ItemList(
         data=data,
         first_id=data[0]["id"] if data else None,
@@ -87,7 +87,8 @@ def _find_start(names: Sequence[str], after: str | None) -> int:
         ) from None
 
 
-def _present(name: str, item: StoredItem) -> dict[str, Any]:
+def present_item(name: str, item: StoredItem) -> dict[str, Any]:
+    """Return an item as lists have it, under the given id."""
     fields: dict[str, Any] = codec.decode(item.data, max_depth=None)
     fields["id"] = name
     if item.type in _WITH_STATUS:

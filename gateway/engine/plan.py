@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.config.schema import GatewayConfig
+from gateway.config.schema import GatewayConfig, ResponsesConfig
 from gateway.engine.commit import Lineage
 from gateway.engine.routing import Route
 from gateway.ports import Toolkit
@@ -100,3 +100,20 @@ class Plan(Struct, frozen=True, kw_only=True):
     def response_id(self) -> str:
         """The id of the response to be made."""
         return self.turn.response.id
+
+    async def abandon(self) -> None:
+        """Give up what it holds: nothing will be made from it."""
+        if self.lineage.hold is not None:
+            await self.lineage.hold.release()
+
+
+def needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:
+    """Tell whether a response is to be stored or made from something stored."""
+    return parent_is_stored or request.store or any(item["type"] == "item_reference" for item in request.items)
+
+
+def choose_summary_mode(request: CreateRequest, responses: ResponsesConfig) -> Any:
+    """Return how reasoning is told as summaries too."""
+    mode = responses.reasoning_summary
+    asked = (request.fields.reasoning or {}).get("summary") is not None
+    return mode if mode != "instead" or asked else "off"

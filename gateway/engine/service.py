@@ -1,7 +1,6 @@
 """The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,10 +9,12 @@ from gateway.engine.admission import Admission, Place, Seats
 from gateway.engine.archive import Archive, decode_item
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer, Lineage
+from gateway.engine.conversations import Conversations, Hold, HoldingChannel
 from gateway.engine.delivery import Channel
+from gateway.engine.extras import Extras
 from gateway.engine.failures import shutting_down
 from gateway.engine.input_items import Page, list_input_items
-from gateway.engine.plan import Caller, Plan, RunSettings
+from gateway.engine.plan import Caller, Plan, RunSettings, choose_summary_mode, needs_storage
 from gateway.engine.quotas import Quotas
 from gateway.engine.room import Room
 from gateway.engine.routing import Route, Routing, model_not_found
@@ -33,12 +34,7 @@ from gateway.protocol.requests import CreateRequest, build_response, check_reque
 from gateway.protocol.response import DeletedResponse, ModelList
 from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import Tracing
-
-_logger = logging.getLogger(LOGGER_ENGINE)
-# Names are the callers' words: only so many are remembered.
-_MAX_NOTED = 256
 
 
 class Engine:
@@ -57,6 +53,7 @@ class Engine:
     Attributes:
         routing: where models go, by the configuration in effect.
         usage: the tokens of each principal.
+        conversations: what callers do with conversations.
     """
 
     def __init__(
@@ -79,11 +76,12 @@ class Engine:
         self._clock = clock
         self._ids = ids
         self._upstreams = upstreams
-        self._noted: set[str] = set()
+        self._extras = Extras()
         self._runs: dict[str, Run] = {}
         self._sessions = Sessions(config.websocket, metrics)
         self._cutting_off = False
         self._room = Room(store, clock, config)
+        self.conversations = Conversations(store, clock, ids, self._room, config)
         self._committer = Committer(store, ids, metrics, self._room)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())
@@ -111,6 +109,7 @@ class Engine:
         self._admission.resize(config.server.max_concurrent_requests)
         self._quotas.reconfigure(config.limits, self._clock.monotonic())
         self._room.reconfigure(config)
+        self.conversations.reconfigure(config)
         self.usage.reconfigure(config.storage)
         self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
         for name, upstream in config.upstream_map().items():
@@ -119,7 +118,6 @@ class Engine:
     def _adopt(self, config: GatewayConfig) -> None:
         self.routing = Routing(self._upstreams, self._seats, config.upstream_map(), config.responses)
         self._responses = config.responses
-        self._server = config.server
         self._settings = RunSettings.read(config)
         self._sessions.reconfigure(config.websocket)
 
@@ -162,12 +160,12 @@ class Engine:
         # A missing or malformed model is told by the check of the whole request, under any upstream's policy.
         route = self.routing.choose(model) if isinstance(model, str) and model else self.routing.default
         request = check_request(raw, route.policy, on_websocket=on_websocket, types=self._tools)
-        self._note_extras(request)
+        self._extras.note(request)
         return request, route
 
-    async def prepare(
+    def prepare(
         self, caller: Caller, request: CreateRequest, route: Route, continuation: Continuation | None = None
-    ) -> Plan:
+    ) -> Coroutine[Any, Any, Plan]:
         """Resolve what a request refers to; nothing has been sent upstream or stored yet.
 
         Args:
@@ -179,17 +177,35 @@ class Engine:
         Raises:
             InvalidRequest: unknown parent or item, or tool outputs that do not match.
             InsufficientQuota: the response is to be stored, and the caller keeps as much as it may.
+            ConversationNotFound: the request names a conversation that the caller does not have.
+            ConversationLocked: another request is writing to it.
             StorageUnavailable: the request needs the database, which cannot be read or takes no writes.
         """
+        prepare = partial(self._prepare, caller, request, route, continuation)
+        if request.conversation_id is None:
+            return prepare()
+        return self.conversations.hold_for(caller.principal, request.conversation_id, prepare)
+
+    async def _prepare(
+        self,
+        caller: Caller,
+        request: CreateRequest,
+        route: Route,
+        continuation: Continuation | None,
+        hold: Hold | None = None,
+    ) -> Plan:
         parent_id = request.fields.previous_response_id
         kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
-        if _needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
+        if needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
             await self._store.verify()
-        if request.store and self._room.is_limited:
+        if (request.store or hold is not None) and self._room.is_limited:
             await self._room.check(caller.principal)
-        stored = await self._archive.load_history(caller.principal, parent_id) if kept is None else kept.items
+        source = kept or hold
+        stored = source.items if source else await self._archive.load_history(caller.principal, parent_id)
         history = drop_incomplete_calls(decode_item(item) for item in stored)
         new = await self._archive.resolve_references(caller.principal, request.items)
+        if hold is not None:
+            history = hold.recall(history, new)
         shown = drop_incomplete_calls(new)
         match_outputs(history, shown)
         items = [*history, *shown]
@@ -208,7 +224,7 @@ class Engine:
             self._ids.mint,
             carriage=request.toolset.carriage,
             used_call_ids=call_ids(items),
-            summary_mode=self._summary_mode(request),
+            summary_mode=choose_summary_mode(request, self._responses),
         )
         return Plan(
             caller=caller,
@@ -220,6 +236,7 @@ class Engine:
                 history=stored,
                 parent_id=parent_id if kept is None or kept.stored else None,
                 continuation=continuation,
+                hold=hold,
             ),
             route=route,
             settings=settings,
@@ -237,6 +254,8 @@ class Engine:
             return await run.answer()
         finally:
             self._conclude(plan)
+            if plan.lineage.hold is not None:
+                await plan.lineage.hold.release()
 
     async def stream(self, plan: Plan, channel: Channel) -> None:
         """Make a response as events; cancelling it aborts the upstream and publishes nothing.
@@ -244,11 +263,13 @@ class Engine:
         Raises:
             GatewayError: it failed before the client was told anything; later failures are told in the channel.
         """
-        run = self._run(plan)
+        run, hold = self._run(plan), plan.lineage.hold
         try:
-            await run.stream(channel)
+            await run.stream(channel if hold is None else HoldingChannel(channel, hold))
         finally:
             self._conclude(plan)
+            if hold is not None:
+                await hold.release()
 
     # ------------------------------------------------------------ what is stored
 
@@ -351,6 +372,8 @@ class Engine:
             tracing=self._tracing,
         )
         self._runs[plan.response_id] = run
+        if plan.lineage.hold is not None:
+            plan.lineage.hold.watch(run.cut_off)
         if self._cutting_off:
             run.cut_off(shutting_down())
         return run
@@ -375,21 +398,3 @@ class Engine:
             names=request.toolset.names,
         )
         return partial(self._tools.open, request.toolset.hosted, context)
-
-    def _note_extras(self, request: CreateRequest) -> None:
-        for name in request.extras:
-            if name not in self._noted and len(self._noted) < _MAX_NOTED:
-                self._noted.add(name)
-                _logger.info(
-                    "an unknown parameter is forwarded upstream; this is said once", extra={"parameter": name[:64]}
-                )
-
-    def _summary_mode(self, request: CreateRequest) -> Any:
-        mode = self._responses.reasoning_summary
-        asked = (request.fields.reasoning or {}).get("summary") is not None
-        return mode if mode != "instead" or asked else "off"
-
-
-def _needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:
-    """Tell whether a response is to be stored or made from something stored."""
-    return parent_is_stored or request.store or any(item["type"] == "item_reference" for item in request.items)

@@ -240,8 +240,12 @@ class Continuation:
             self._session.hold(parent)
         return parent
 
-    def prepare(self, checkpoint: Checkpoint) -> None:
+    def prepare(self, checkpoint: Checkpoint, *, needed: bool = True) -> None:
         """Make room for what the create has made, before it is committed.
+
+        Args:
+            checkpoint: what that is.
+            needed: whether nothing else keeps its items, unless the response is stored.
 
         Raises:
             ResourceLimitExceeded: there is none, and the database will not have it either.
@@ -253,7 +257,7 @@ class Continuation:
             self._session.committing.add(checkpoint)
             return
         self._session.count("too_large")
-        if not checkpoint.stored:
+        if needed and not checkpoint.stored:
             raise breach
 
     def publish(self) -> None:

@@ -9,6 +9,20 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from gateway.ports.callers import ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
+from gateway.ports.conversations import (
+    ConversationAddition,
+    ConversationBounds,
+    ConversationClaim,
+    ConversationDeletion,
+    ConversationStore,
+    ConversationTurn,
+    ConversationUpdate,
+    ItemPage,
+    ItemRemoval,
+    NewConversation,
+    StoredConversation,
+    conversation_lease,
+)
 from gateway.ports.leases import Lease, LeaseClaim, LeaseRelease, LeaseRenewal, Leases
 from gateway.ports.relays import RelayedAnswer, RelayedCall
 from gateway.ports.storage import (
@@ -39,6 +53,13 @@ __all__ = [
     "ApprovedCall",
     "Authenticator",
     "Clock",
+    "ConversationAddition",
+    "ConversationBounds",
+    "ConversationClaim",
+    "ConversationDeletion",
+    "ConversationStore",
+    "ConversationTurn",
+    "ConversationUpdate",
     "Deletion",
     "Dialect",
     "History",
@@ -48,6 +69,8 @@ __all__ = [
     "HostedTool",
     "Identity",
     "Ids",
+    "ItemPage",
+    "ItemRemoval",
     "KeyBook",
     "KeyStore",
     "KeysUnreadable",
@@ -58,12 +81,14 @@ __all__ = [
     "Leases",
     "Listed",
     "Listing",
+    "NewConversation",
     "RelayedAnswer",
     "RelayedCall",
     "SealMismatch",
     "Sealer",
     "Store",
     "StoreHealth",
+    "StoredConversation",
     "StoredItem",
     "StoredResponse",
     "ToolContext",
@@ -75,6 +100,7 @@ __all__ = [
     "UpstreamHealth",
     "UsageCount",
     "UsageFlush",
+    "conversation_lease",
 ]
 
 # ---------------------------------------------------------------- time and ids

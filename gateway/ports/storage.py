@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from gateway.ports.leases import Leases
+
+if TYPE_CHECKING:
+    from gateway.ports.conversations import ConversationStore
 
 
 class StoredItem(Struct, frozen=True, kw_only=True):
@@ -122,11 +125,13 @@ class History(Struct, frozen=True, kw_only=True):
         response_id: the newest response of the chain.
         items: context, input and output items of the whole chain, in order.
         responses: how many responses the chain has.
+        settled: nothing of it can change as long as the response exists; items of a conversation may be taken out.
     """
 
     response_id: str
     items: Sequence[StoredItem]
     responses: int
+    settled: bool = True
 
 
 class StoreHealth(Struct, frozen=True, kw_only=True):
@@ -142,6 +147,11 @@ class Store(Protocol):
     @property
     def leases(self) -> Leases:
         """What processes that share the database hold for a while."""
+        ...
+
+    @property
+    def conversations(self) -> "ConversationStore":
+        """Items in an order of their own."""
         ...
 
     async def start(self) -> None:

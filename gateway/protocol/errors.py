@@ -3,7 +3,10 @@
 GatewayError
 ├── InvalidRequest                 400, names the parameter
 │   ├── NotFound                   404
-│   │   └── ResponseNotFound       404
+│   │   ├── ResponseNotFound       404
+│   │   ├── ConversationNotFound   404
+│   │   └── ItemNotFound           404, of a conversation
+│   ├── ConversationLocked         400
 │   ├── PreviousResponseNotFound   400
 │   ├── StreamLimitReached         400, of one WebSocket
 │   ├── ConnectionLimitReached     400, of one WebSocket
@@ -110,6 +113,36 @@ class ResponseNotFound(NotFound):
 
     def __init__(self, response_id: str) -> None:
         super().__init__(f"Response with id '{response_id[:128]}' not found.")
+
+
+class ConversationNotFound(NotFound):
+    """The caller has no conversation of that id, or deleted it."""
+
+    code = "conversation_not_found"
+
+    def __init__(self, conversation_id: str, *, param: str | None = None) -> None:
+        super().__init__(f"Conversation with id '{conversation_id[:128]}' not found.", param=param)
+
+
+class ItemNotFound(NotFound):
+    """The conversation has no item of that id."""
+
+    code = "item_not_found"
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__(f"The conversation has no item with id '{item_id[:128]}'.")
+
+
+class ConversationLocked(InvalidRequest):
+    """Somebody else is writing to the conversation."""
+
+    code = "conversation_locked"
+    param = "conversation"
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(
+            f"Another request is writing to conversation '{conversation_id[:128]}'; send this one when it has ended."
+        )
 
 
 class PreviousResponseNotFound(InvalidRequest):

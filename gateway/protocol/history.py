@@ -50,6 +50,23 @@ def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any
         )
 
 
+def drop_orphaned_outputs(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items without outputs that answer no call before them: engines refuse these."""
+    pending: dict[str, str] = {}
+    kept = []
+    for item in history:
+        kind, call_id = item.get("type"), str(item.get("call_id"))
+        if kind in CLIENT_CALLS:
+            pending[call_id] = str(kind)
+        elif kind in CLIENT_OUTPUTS and not (kind in _SEARCHES and not item.get("call_id")):
+            waiting = pending.get(call_id)
+            if waiting is None or kind not in (CLIENT_CALLS[waiting], _OTHER_OUTPUTS.get(waiting)):
+                continue
+            del pending[call_id]
+        kept.append(item)
+    return kept
+
+
 def call_ids(items: Iterable[dict[str, Any]]) -> set[str]:
     """Return every call id in use."""
     return {str(item["call_id"]) for item in items if item.get("call_id")}

@@ -47,13 +47,14 @@ REQUIRED_VALUES: dict[str, tuple[str, type]] = {
 }
 
 
-def read_input(value: Any, *, max_items: int, remote_images: bool) -> list[dict[str, Any]]:
+def read_input(value: Any, *, max_items: int, remote_images: bool, name: str = "input") -> list[dict[str, Any]]:
     """Return the input as a list of items with a `type` each and without null fields.
 
     Args:
         value: the request's `input`: a string, a list of items, or None.
         max_items: the most items accepted.
         remote_images: whether http(s) image and file URLs, which the engine would fetch, are let through.
+        name: of the parameter, for messages.
 
     Raises:
         InvalidRequest: names the item and field at fault; never repeats the content.
@@ -64,12 +65,12 @@ def read_input(value: Any, *, max_items: int, remote_images: bool) -> list[dict[
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
     if len(value) > max_items:
         raise InvalidRequest(
-            f"'input' has {len(value)} items; at most {max_items} are accepted.",
+            f"'{name}' has {len(value)} items; at most {max_items} are accepted.",
             code="array_above_max_length",
             bound="responses.max_input_items",
-            param="input",
+            param=name,
         )
-    return [_read_item(item, f"input[{index}]", remote_images) for index, item in enumerate(value)]
+    return [_read_item(item, f"{name}[{index}]", remote_images) for index, item in enumerate(value)]
 
 
 def _read_item(value: Any, path: str, remote_images: bool) -> dict[str, Any]:

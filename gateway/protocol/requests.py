@@ -3,25 +3,22 @@
 Every parameter is forwarded, emulated here, or refused by name; none is dropped silently.
 """
 
-import re
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct, structs
 
 from gateway.protocol import codec
 from gateway.protocol.choice import Offer
+from gateway.protocol.conversations import Metadata, read_conversation_id
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.inputs import json_type, read_input
-from gateway.protocol.response import Response
+from gateway.protocol.mismatch import read_fields
+from gateway.protocol.response import ConversationRef, Response
 from gateway.protocol.tools import HostedTypes, Toolset, build_toolset, list_loaded
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 _Positive = Annotated[int, Meta(ge=1)]
-_Metadata = Annotated[
-    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
-]
 
 
 class RequestPolicy(Struct, frozen=True, kw_only=True):
@@ -72,7 +69,7 @@ class CreateFields(Struct, kw_only=True):
     text: dict[str, Any] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     context_management: list[Any] | None = None
-    metadata: _Metadata | None = None
+    metadata: Metadata | None = None
     prompt: Any = None
     prompt_cache_key: str | None = None
     prompt_cache_options: Any = None
@@ -103,7 +100,6 @@ OPERATORS_FIELDS = frozenset(
 )  # fmt: skip
 
 _UNAVAILABLE: dict[str, str] = {
-    "conversation": "Conversations are not available; continue with previous_response_id.",
     "context_management": "Server-side compaction is not available; send the request without it.",
     "prompt": "Prompt templates are not available; send the instructions and input themselves.",
 }
@@ -129,6 +125,7 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
         items: the new input items, normalised.
         toolset: what the tools become.
         generate: the model is to be asked; False for a warm-up, which only prepares what a later create continues.
+        conversation_id: the conversation it goes on with and adds to, or None.
     """
 
     fields: CreateFields
@@ -136,6 +133,7 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
     items: list[dict[str, Any]]
     toolset: Toolset
     generate: bool = True
+    conversation_id: str | None = None
 
     @property
     def model(self) -> str:
@@ -176,18 +174,18 @@ def check_request(
     Raises:
         InvalidRequest: names the parameter at fault.
     """
-    try:
-        fields: CreateFields = codec.convert(raw, CreateFields)
-    except msgspec.ValidationError as error:
-        raise _explain(error) from None
+    fields = read_fields(raw, CreateFields)
     _refuse_unsupported(fields, UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED)
     extras = _read_extras(raw, policy)
     generate = not (on_websocket and _is_warm_up(fields))
     if not fields.model:
         raise InvalidRequest("Missing required parameter: 'model'.", code="missing_required_parameter", param="model")
-    if not fields.input and fields.previous_response_id is None and generate:
+    conversation_id = None
+    if fields.conversation is not None:
+        conversation_id = read_conversation_id(fields.conversation, fields.previous_response_id)
+    if not fields.input and fields.previous_response_id is None and conversation_id is None and generate:
         raise InvalidRequest(
-            "Missing required parameter: 'input'. It may be empty only with 'previous_response_id'.",
+            "Missing required parameter: 'input'. It may be empty only with 'previous_response_id' or 'conversation'.",
             code="missing_required_parameter",
             param="input",
         )
@@ -199,6 +197,7 @@ def check_request(
         items=items,
         toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools, types=types, loaded=loaded),
         generate=generate,
+        conversation_id=conversation_id,
     )
 
 
@@ -232,6 +231,7 @@ def build_response(request: CreateRequest, *, response_id: str, created_at: int)
         model=request.model,
         parallel_tool_calls=fields.parallel_tool_calls is not False,
         previous_response_id=fields.previous_response_id,
+        conversation=None if request.conversation_id is None else ConversationRef(id=request.conversation_id),
         presence_penalty=fields.presence_penalty or 0,
         frequency_penalty=fields.frequency_penalty or 0,
         prompt_cache_key=fields.prompt_cache_key,
@@ -338,36 +338,3 @@ def _read_extras(raw: dict[str, Any], policy: RequestPolicy) -> dict[str, Any]:
 
 
 _KNOWN: frozenset[str] = frozenset(CreateFields.__struct_fields__)
-
-_MISMATCH = re.compile(
-    r"Expected `(?P<expected>.*?)(?: \| null)?`(?:, got `(?P<got>.*?)`)?(?P<rest>.*?)(?: - at `(?P<path>.*)`)?\Z",
-    re.DOTALL,
-)
-_JSON_NAMES = {
-    "str": "a string", "int": "an integer", "float": "a number", "bool": "a boolean", "array": "an array",
-    "object": "an object", "null": "null",
-}  # fmt: skip
-
-
-def _explain(error: msgspec.ValidationError) -> InvalidRequest:
-    """Return msgspec's complaint in the words of JSON, with the parameter it is about."""
-    found = _MISMATCH.match(str(error))
-    if found is None:
-        what, _, path = str(error).partition(" - at `")
-        param = _param_of(path.rstrip("`"))
-        return InvalidRequest(f"Invalid value for '{param}': {what[:128]}.", code="invalid_value", param=param)
-    param = _param_of(found["path"] or "")
-    expected = " or ".join(_JSON_NAMES.get(kind, kind) for kind in found["expected"].split(" | "))
-    if found["got"] is not None:
-        got = _JSON_NAMES.get(found["got"], found["got"])
-        return InvalidRequest(
-            f"Invalid type for '{param}': expected {expected}, got {got}.", code="invalid_type", param=param
-        )
-    return InvalidRequest(
-        f"Invalid value for '{param}': expected {expected}{found['rest']}.", code="invalid_value", param=param
-    )
-
-
-def _param_of(path: str) -> str | None:
-    """Return the parameter a msgspec path points at; what lies inside a map or list is not named by it."""
-    return path.rpartition("$.")[2].replace("[...]", "") or None

@@ -15,7 +15,8 @@ from gateway.telemetry.metrics import Metrics
 class CachedStore:
     """`ports.Store` around another one, with the histories read and appended lately in memory.
 
-    A stored response never changes, so a history is right as long as its response exists. That is asked again once
+    A stored response never changes, so a history is right as long as its response exists; one that began in a
+    conversation, whose items may be taken out, is not kept. That is asked again once
     the answer is `revalidate_seconds` old: until then a deletion by another process may go unnoticed. Deletions
     through this store take effect at once. Everything but histories goes to the other store untouched.
 
@@ -29,6 +30,7 @@ class CachedStore:
         monotonic: seconds on a clock that never goes back.
 
     Attributes:
+        conversations: those of the other store.
         leases: those of the other store.
     """
 
@@ -44,6 +46,7 @@ class CachedStore:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self.conversations = store.conversations
         self.leases = store.leases
         self._revalidate_seconds = revalidate_seconds
         self._max_responses = history_max_responses
@@ -159,7 +162,7 @@ class CachedStore:
         with _Fill(self._filling, key) as fill:
             began = self._monotonic()
             history = await self._store.history(*key)
-            if history is not None and fill.counts:
+            if history is not None and history.settled and fill.counts:
                 self._keep(key, Link(history.items, responses=history.responses), began)
             return history
 

@@ -11,6 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, StoredResponse, UsageFlush
 from gateway.protocol.errors import ResponseNotFound
+from gateway.storage.conversation_changes import build_conversation_acts, order_conversation
 from gateway.storage.engine import leads_to_database
 from gateway.storage.faults import DriverErrors, StorageNotReady, explain_fault, unavailable
 from gateway.storage.leases import claim_lease, release_lease, renew_lease
@@ -40,6 +41,7 @@ class BatchCommit:
         self._engine = engine
         self._ensure_schema = ensure_schema
         self._insert = ResponseInsert(engine.dialect)
+        self._conversation_acts = build_conversation_acts(self._insert)
         self._connection: Connection | None = None
         self.in_doubt = False
 
@@ -108,7 +110,17 @@ class BatchCommit:
             missing = [response for response in appended if response.id not in stored]
             with DriverErrors(connection):
                 self._insert(connection, missing)
-            return _carry_out(connection, batch, again=again)
+            return self._carry_out(connection, batch, again=again)
+
+    def _carry_out(self, connection: Connection, batch: Sequence[Change], *, again: bool) -> Sequence[Outcome]:
+        """Carry out all but the batch's appends, which went before; the outcome of every change."""
+        outcomes: list[Outcome] = [None] * len(batch)
+        others = [place for place, change in enumerate(batch) if not isinstance(change, StoredResponse)]
+        for place in sorted(others, key=lambda place: _order(batch[place])):
+            change = batch[place]
+            act = _ACTS.get(type(change)) or self._conversation_acts[type(change)]
+            outcomes[place] = act(connection, change, again)
+        return outcomes
 
     def _connect(self) -> Connection:
         if self._connection is None or not leads_to_database(self._connection):
@@ -122,22 +134,15 @@ class BatchCommit:
         return [unavailable(error) for _ in batch]
 
 
-def _carry_out(connection: Connection, batch: Sequence[Change], *, again: bool) -> Sequence[Outcome]:
-    """Carry out all but the batch's appends, which went before; the outcome of every change."""
-    outcomes: list[Outcome] = [None] * len(batch)
-    others = [place for place, change in enumerate(batch) if not isinstance(change, StoredResponse)]
-    for place in sorted(others, key=lambda place: _order(batch[place])):
-        change = batch[place]
-        outcomes[place] = _ACTS[type(change)](connection, change, again)
-    return outcomes
-
-
 def _order(change: Any) -> tuple[int, str]:
     """Put first what locks the fewest, and what locks the same row in one order, so that no two processes deadlock."""
     if isinstance(change, UsageFlush):
         # Last, so that other processes wait for these rows, which all share, as shortly as can be.
         return 2, ""
-    return (0, "") if isinstance(change, Deletion) else (1, change.lease.name)
+    if isinstance(change, Deletion):
+        return 0, ""
+    is_lease = isinstance(change, LeaseClaim | LeaseRenewal | LeaseRelease)
+    return 1, change.lease.name if is_lease else order_conversation(change)
 
 
 def _hide(connection: Connection, deletion: Deletion, again: bool) -> Outcome:

@@ -1,15 +1,19 @@
 """The effective history of a response: its whole chain in one recursive query."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, literal, select
+from sqlalchemy import Connection, Row, Select, and_, bindparam, literal, select
 
-from gateway.ports import History
-from gateway.protocol.errors import InvalidRequest
+from gateway.ports import ConversationBounds, History, StoredItem
+from gateway.protocol.errors import ConversationNotFound, InvalidRequest
+from gateway.storage.conversations import find_start, read_items
 from gateway.storage.rows import ITEM_COLUMNS, build_items
 from gateway.storage.tables import CallerText, items, responses
 
 TOO_LONG_CODE = "history_too_long"
+# More than any conversation has; its bytes are what is bounded.
+_ANY_NUMBER = 2**62
 
 _PRINCIPAL = bindparam("principal", type_=CallerText)
 _IS_LIVE = and_(
@@ -31,7 +35,8 @@ class HistoryQuery:
     def read(self, connection: Connection, principal: str, response_id: str) -> History | None:
         """Return the history behind a live response of the principal, or None.
 
-        Hidden ancestors of a live response belong to its history.
+        Hidden ancestors of a live response belong to its history, and so does what came before the oldest of them in
+        the conversation that it belongs to.
 
         Raises:
             InvalidRequest: the chain is longer or larger than allowed.
@@ -47,7 +52,27 @@ class HistoryQuery:
             max_responses=self._max_responses,
             max_bytes=self._max_bytes,
         )
-        return History(response_id=response_id, items=build_items(rows), responses=oldest.depth)
+        if oldest.conversation_id is None:
+            return History(response_id=response_id, items=build_items(rows), responses=oldest.depth)
+        before = self._read_conversation(connection, principal, oldest)
+        return History(
+            response_id=response_id, items=(*before, *build_items(rows)), responses=oldest.depth, settled=False
+        )
+
+    def _read_conversation(
+        self, connection: Connection, principal: str, oldest: Row[*tuple[Any, ...]]
+    ) -> Sequence[StoredItem]:
+        """Return what a conversation holds before the first response of a chain, nothing if it is gone."""
+        start = find_start(connection, oldest.conversation_id, oldest.id)
+        if start is None:
+            return ()
+        bounds = ConversationBounds(max_items=_ANY_NUMBER, max_bytes=self._max_bytes - oldest.chain_bytes)
+        try:
+            return read_items(connection, principal, oldest.conversation_id, bounds, before=start)
+        except ConversationNotFound:
+            return ()
+        except InvalidRequest:
+            raise _too_long("history_max_bytes", f"{self._max_bytes} bytes") from None
 
 
 def is_live(connection: Connection, principal: str, response_id: str) -> bool:
@@ -68,7 +93,11 @@ def check_bounds(*, responses: int, size: int, max_responses: int, max_bytes: in
         key, passed = "history_max_bytes", f"{max_bytes} bytes"
     else:
         key, passed = "history_max_responses", f"{max_responses} responses"
-    raise InvalidRequest(
+    raise _too_long(key, passed)
+
+
+def _too_long(key: str, passed: str) -> InvalidRequest:
+    return InvalidRequest(
         f"The history behind previous_response_id exceeds [storage] {key} ({passed}); start a new chain.",
         code=TOO_LONG_CODE,
         param="previous_response_id",
@@ -87,6 +116,7 @@ def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]
         responses.c.parent_id,
         literal(1).label("depth"),
         responses.c.item_bytes.label("chain_bytes"),
+        responses.c.conversation_id,
     ).where(_IS_LIVE)
     chain = head.cte("chain", recursive=True)
     ancestor = responses.alias("ancestor")
@@ -95,6 +125,7 @@ def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]
         ancestor.c.parent_id,
         chain.c.depth + 1,
         chain.c.chain_bytes + ancestor.c.item_bytes,
+        ancestor.c.conversation_id,
     ).where(
         ancestor.c.id == chain.c.parent_id,
         ancestor.c.principal == _PRINCIPAL,
@@ -103,7 +134,9 @@ def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]
     )
     chain = chain.union_all(step)
     return (
-        select(*ITEM_COLUMNS, chain.c.parent_id, chain.c.depth, chain.c.chain_bytes)
+        select(
+            *ITEM_COLUMNS, chain.c.id, chain.c.parent_id, chain.c.depth, chain.c.chain_bytes, chain.c.conversation_id
+        )
         .join_from(
             chain, items, and_(items.c.response_id == chain.c.id, chain.c.chain_bytes <= max_bytes), isouter=True
         )

@@ -9,6 +9,7 @@ from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHe
 from gateway.protocol.errors import ResponseNotFound, StorageUnavailable
 from gateway.storage.history import check_bounds
 from gateway.storage.leases import MemoryLeases
+from gateway.storage.memory_conversations import MemoryConversations
 from gateway.storage.references import check_references
 from gateway.storage.rows import count_item_bytes
 
@@ -19,6 +20,7 @@ class MemoryStore:
     """`ports.Store` in a dictionary.
 
     Attributes:
+        conversations: items in an order of their own.
         leases: what is held for a while.
         usage: what was used, by principal, day and model.
     """
@@ -27,6 +29,7 @@ class MemoryStore:
         self._max_responses = history_max_responses
         self._max_bytes = history_max_bytes
         self.leases = MemoryLeases()
+        self.conversations = MemoryConversations(self.leases, self.append)
         self._responses: dict[str, StoredResponse] = {}
         self._deleted: set[str] = set()
         self.usage: dict[tuple[str, date, str], UsageCount] = {}
@@ -65,7 +68,11 @@ class MemoryStore:
             max_bytes=self._max_bytes,
         )
         items = tuple(item for response in reversed(chain) for item in response.items)
-        return History(response_id=response_id, items=items, responses=len(chain))
+        oldest = chain[-1]
+        if oldest.conversation_id is None:
+            return History(response_id=response_id, items=items, responses=len(chain))
+        before = self.conversations.before(oldest)
+        return History(response_id=response_id, items=(*before, *items), responses=len(chain), settled=False)
 
     async def holds(self, principal: str, response_id: str) -> bool:
         """Tell whether the principal has such a live response."""
@@ -89,8 +96,11 @@ class MemoryStore:
         self._deleted.add(deletion.id)
 
     async def stored_bytes(self, principal: str) -> int:
-        """Return the sizes of all responses of a principal."""
-        return sum(response.size for response in self._responses.values() if response.principal == principal)
+        """Return the sizes of all responses of a principal, and of what only conversations hold."""
+        kept = sum(response.size for response in self._responses.values() if response.principal == principal)
+        own = {id(item) for response in self._responses.values() for item in response.items}
+        loose = (item for item in self.conversations.held(principal) if id(item) not in own)
+        return kept + sum(len(item.data) for item in loose) + self.conversations.count_metadata(principal)
 
     async def add_usage(self, flush: UsageFlush) -> None:
         """Add counts to those kept.
@@ -115,7 +125,8 @@ class MemoryStore:
         """
         wanted = {item_id for item_id in item_ids if len(item_id) <= _MAX_REFERENCE_LENGTH}
         own = (response for response in self._responses.values() if self._find_live(principal, response.id))
-        found = {item.id: item for response in own for item in response.items if item.id in wanted}
+        found = {item.id: item for item in self.conversations.held(principal) if item.id in wanted}
+        found |= {item.id: item for response in own for item in response.items if item.id in wanted}
         check_references(sum(len(item.data) for item in found.values()), self._max_bytes)
         return found
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from sqlalchemy import Column, Engine, Table, and_, delete, func, select
+from sqlalchemy import Engine, Table, and_, delete, func, select
 
+from gateway.storage.conversation_sweep import ConversationSweep, owned_by
 from gateway.storage.retention import Owner, Removed, Sweep
 from gateway.storage.tables import conversations, items, responses
 
@@ -31,7 +32,9 @@ class Purge:
         Raises:
             sqlalchemy.exc.SQLAlchemyError: the database does not answer.
         """
-        return Removed(responses=self._count(responses), items=self._count(items))
+        return Removed(
+            responses=self._count(responses), items=self._count(items), conversations=self._count(conversations)
+        )
 
     def apply(self) -> Iterator[Removed]:
         """Remove everything, yielding after each commit what went; whoever iterates may pause or stop there.
@@ -40,12 +43,11 @@ class Purge:
             sqlalchemy.exc.SQLAlchemyError: the database refused a batch, which changed nothing.
         """
         # First, because they hold on to items.
-        for _ in self._remove_rows(conversations, conversations.c.id):
-            yield Removed()
+        yield from ConversationSweep(self._engine, batch_rows=self._batch_rows).remove(owned_by(self._principal))
         sweep = Sweep(self._engine, batch_responses=self._batch_rows)
         yield from sweep.remove(Owner(principal=self._principal))
         # What conversations had outlived its responses for.
-        for gone in self._remove_rows(items, items.c.row_id, items.c.response_id):
+        for gone in self._remove_loose():
             yield Removed(items=gone)
 
     def _count(self, table: Table) -> int:
@@ -53,13 +55,12 @@ class Purge:
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0
 
-    def _remove_rows(self, table: Table, key: Column[object], empty: Column[object] | None = None) -> Iterator[int]:
-        mine = table.c.principal == self._principal
-        query = select(key).where(mine if empty is None else and_(mine, empty.is_(None))).limit(self._batch_rows)
+    def _remove_loose(self) -> Iterator[int]:
+        loose = and_(items.c.principal == self._principal, items.c.response_id.is_(None))
         while True:
             with self._engine.begin() as connection:
-                found = connection.scalars(query).all()
+                found = connection.scalars(select(items.c.row_id).where(loose).limit(self._batch_rows)).all()
                 if not found:
                     return
-                connection.execute(delete(table).where(key.in_(found)))
+                connection.execute(delete(items).where(items.c.row_id.in_(found)))
             yield len(found)

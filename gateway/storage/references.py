@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, func, select
+from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, exists, func, or_, select
 
 from gateway.ports import StoredItem
 from gateway.protocol.errors import InvalidRequest
 from gateway.storage.history import TOO_LONG_CODE
 from gateway.storage.rows import ITEM_COLUMNS, build_items
-from gateway.storage.tables import HAS_SHORT_ID, CallerText, items, responses
+from gateway.storage.tables import HAS_SHORT_ID, CallerText, conversation_items, conversations, items, responses
 
 # Both databases limit the parameters of a statement.
 _IDS_PER_STATEMENT = 1000
@@ -24,7 +24,7 @@ class ReferenceQuery:
         self._statement = _select_newest()
 
     def read(self, connection: Connection, principal: str, item_ids: Iterable[str]) -> dict[str, StoredItem]:
-        """Return the newest item for each id that belongs to a live response of the principal.
+        """Return the newest item for each id that a live response or conversation of the principal holds.
 
         Ids longer than the index holds are not found.
 
@@ -64,14 +64,19 @@ def _slice(item_ids: Iterable[str]) -> Iterator[Sequence[str]]:
 
 
 def _select_newest() -> Select[*tuple[Any, ...]]:
+    in_conversation = exists().where(
+        conversation_items.c.item_row_id == items.c.row_id,
+        conversations.c.id == conversation_items.c.conversation_id,
+        conversations.c.deleted_at.is_(None),
+    )
     newest = (
         select(func.max(items.c.row_id).label("row_id"))
-        .join(responses, responses.c.id == items.c.response_id)
+        .join(responses, responses.c.id == items.c.response_id, isouter=True)
         .where(
             items.c.principal == bindparam("principal", type_=CallerText),
             items.c.id.in_(bindparam("item_ids", type_=CallerText, expanding=True)),
             HAS_SHORT_ID,
-            responses.c.deleted_at.is_(None),
+            or_(and_(responses.c.id.is_not(None), responses.c.deleted_at.is_(None)), in_conversation),
         )
         .group_by(items.c.id)
         .cte("newest")

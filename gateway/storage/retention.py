@@ -86,9 +86,14 @@ class Removed(Struct, frozen=True, kw_only=True):
 
     responses: int = 0
     items: int = 0
+    conversations: int = 0
 
     def __add__(self, other: "Removed") -> "Removed":
-        return Removed(responses=self.responses + other.responses, items=self.items + other.items)
+        return Removed(
+            responses=self.responses + other.responses,
+            items=self.items + other.items,
+            conversations=self.conversations + other.conversations,
+        )
 
 
 class Member(NamedTuple):
@@ -161,7 +166,7 @@ class Sweep:
         return total
 
     def _remove_batch(self, choice: Choice) -> Removed:
-        with self._begin() as connection:
+        with begin_alone(self._engine) as connection:
             ids: list[str] = []
             for root in choice.find_roots(connection, limit=self._batch_responses):
                 ids += choose_removable(_lock_tree(connection, root), choice)
@@ -174,18 +179,19 @@ class Sweep:
             connection.execute(delete(responses).where(responses.c.id.in_(ids)))
         return Removed(responses=len(ids), items=gone)
 
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        """One transaction that no other sweep overlaps."""
-        with self._engine.connect() as connection:
-            if connection.dialect.name == "sqlite":
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            else:
-                # Under a stricter level the tree would be read as it was before its members were locked.
-                connection.execution_options(isolation_level="READ COMMITTED")
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
-            yield connection
-            connection.commit()
+
+@contextmanager
+def begin_alone(engine: Engine) -> Iterator[Connection]:
+    """Begin a transaction that no other sweep overlaps, and commit it at the end of the block."""
+    with engine.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            # Under a stricter level rows would be read as they were before they were locked.
+            connection.execution_options(isolation_level="READ COMMITTED")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+        yield connection
+        connection.commit()
 
 
 def select_expired_roots() -> Select[Any]:

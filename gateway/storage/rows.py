@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from gateway.ports import Deletion, StoredItem, StoredResponse
-from gateway.storage.tables import CallerText, escape_text, items, responses
+from gateway.storage.tables import CallerText, conversations, escape_text, items, responses
 
 ITEM_COLUMNS = (
     items.c.role,
@@ -109,9 +109,15 @@ def select_stored_ids(connection: Connection, batch: Sequence[StoredResponse]) -
 
 
 def sum_bytes(connection: Connection, principal: str) -> int:
-    """Return the bytes of all snapshots and items of a principal, those of hidden responses included."""
+    """Return the bytes of all snapshots and items of a principal, those of what is hidden included."""
     size = func.sum(responses.c.item_bytes + func.length(responses.c.snapshot))
-    return int(connection.scalar(select(size).where(responses.c.principal == principal)) or 0)
+    kept = select(size).where(responses.c.principal == principal).scalar_subquery()
+    loose = select(func.sum(func.length(items.c.data))).where(
+        items.c.principal == principal, items.c.response_id.is_(None)
+    )
+    noted = select(func.sum(func.length(conversations.c.metadata))).where(conversations.c.principal == principal)
+    parts = (kept, loose.scalar_subquery(), noted.scalar_subquery())
+    return sum(int(part or 0) for part in connection.execute(select(*parts)).one())
 
 
 def select_response() -> Select[*tuple[Any, ...]]:

@@ -12,7 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth, UsageFlush
 from gateway.protocol.errors import GatewayError, StorageUnavailable
 from gateway.storage.commit import BatchCommit
+from gateway.storage.conversations import SqlConversations
 from gateway.storage.engine import create_file, open_engine
+from gateway.storage.expiry import Expiry
 from gateway.storage.faults import StorageNotReady, explain_fault
 from gateway.storage.history import HistoryQuery, is_live
 from gateway.storage.leases import SqlLeases
@@ -20,7 +22,6 @@ from gateway.storage.migrations import SchemaGate, SchemaState, compare, read_re
 from gateway.storage.proof import WriteProof
 from gateway.storage.readers import Readers
 from gateway.storage.references import ReferenceQuery
-from gateway.storage.retention import Sweep
 from gateway.storage.rows import build_response, select_response, sum_bytes
 from gateway.storage.settings import StoreSettings, is_sqlite
 from gateway.storage.sweeper import Sweeper
@@ -36,6 +37,7 @@ class SqlStore:
     """`ports.Store` on SQLite or PostgreSQL. Several processes may share one database.
 
     Attributes:
+        conversations: items in an order of their own.
         leases: what processes hold for a while.
     """
 
@@ -70,9 +72,10 @@ class SqlStore:
             batch_entries=settings.writer_batch_entries,
             load=metrics.storage_load,
         )
+        self.conversations = SqlConversations(self._writer.write, self._read)
         self.leases = SqlLeases(self._writer.write)
         self._sweeper = Sweeper(
-            Sweep(self._engine, batch_responses=settings.retention_batch_responses),
+            Expiry(self._engine, batch_responses=settings.retention_batch_responses),
             self._gate.ensure,
             retention_seconds=settings.retention_seconds,
             interval_seconds=settings.retention_interval_seconds,

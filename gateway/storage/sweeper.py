@@ -1,4 +1,4 @@
-"""The thread that removes old responses now and then."""
+"""The thread that removes what is old now and then."""
 
 import logging
 import threading
@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.storage.expiry import Expiry
 from gateway.storage.faults import StorageNotReady, explain_fault
-from gateway.storage.retention import Choice, Cutoffs, Removed, Sweep
+from gateway.storage.retention import Cutoffs, Removed
 from gateway.telemetry.metrics import Metrics
 
 # A process that never lives for a whole interval removes something too.
@@ -32,8 +33,8 @@ def find_cutoffs(now: float, *, retention_seconds: float, grace_seconds: float) 
 
 
 def sweep_gently(
-    sweep: Sweep,
-    choice: Choice,
+    sweep: Expiry,
+    cutoffs: Cutoffs,
     stop: threading.Event,
     note: Callable[[Removed], None] = lambda _: None,
 ) -> Removed:
@@ -41,7 +42,7 @@ def sweep_gently(
 
     Args:
         sweep: removes.
-        choice: which responses can go.
+        cutoffs: what has had its time.
         stop: ends it after the batch it is in.
         note: told what each batch removed.
 
@@ -49,7 +50,7 @@ def sweep_gently(
         sqlalchemy.exc.SQLAlchemyError: the database refused a batch, which changed nothing.
     """
     total = Removed()
-    for removed in sweep.remove(choice):
+    for removed in sweep.remove(cutoffs):
         total += removed
         note(removed)
         if stop.wait(PAUSE_SECONDS):
@@ -71,7 +72,7 @@ class Sweeper:
 
     def __init__(
         self,
-        sweep: Sweep,
+        sweep: Expiry,
         ensure_schema: Callable[[], None],
         *,
         retention_seconds: float,

@@ -11,9 +11,12 @@ from msgspec import Struct
 
 from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, StoredResponse, UsageFlush
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
+from gateway.storage.conversation_changes import ConversationChange, measure_conversation
 from gateway.telemetry.loads import StorageLoad
 
-Change: TypeAlias = StoredResponse | Deletion | UsageFlush | LeaseClaim | LeaseRenewal | LeaseRelease
+Change: TypeAlias = (
+    StoredResponse | Deletion | UsageFlush | LeaseClaim | LeaseRenewal | LeaseRelease | ConversationChange
+)
 # A GatewayError is raised, anything else is returned.
 Outcome: TypeAlias = object
 Commit: TypeAlias = Callable[[Sequence[Change]], Sequence[Outcome]]
@@ -165,4 +168,6 @@ def _measure(change: Change) -> int:
         return change.size
     if isinstance(change, UsageFlush):
         return len(change.counts) * _ROW_BYTES
-    return len(change.id) if isinstance(change, Deletion) else _ROW_BYTES
+    if isinstance(change, Deletion | LeaseClaim | LeaseRenewal | LeaseRelease):
+        return _ROW_BYTES
+    return measure_conversation(change)

@@ -201,8 +201,7 @@ class LaneConnection:
 
     async def _make(self, frame: CreateFrame) -> None:
         engine = self._engine
-        if self._last_words is not None:
-            raise self._last_words()
+        self._refuse_late()
         # It may have waited for long; and whoever may do nothing forgets nothing either.
         self._check_caller()
         with (
@@ -218,8 +217,9 @@ class LaneConnection:
                 progress_seconds=self._bounds.progress_seconds,
             )
             plan = await engine.prepare(caller, request, route, continuation)
-            if self._cut and self._last_words is not None:
-                raise self._last_words()
+            if self._cut:
+                await plan.abandon()
+                self._refuse_late()
             response_id_var.set(plan.response_id)
             self._tasks[_current_task()] = plan.response_id
             if request.toolset.unsupported:
@@ -228,6 +228,11 @@ class LaneConnection:
                     extra={"tools": request.toolset.name_unsupported()},
                 )
             await engine.stream(plan, LaneChannel(self._queue, frame.stream_id))
+
+    def _refuse_late(self) -> None:
+        """Raise what is said to creates that come when the connection ends."""
+        if self._last_words is not None:
+            raise self._last_words()
 
     async def _tell(self, error: GatewayError, stream_id: str | None = None, event_id: str | None = None) -> None:
         self._metrics.websocket_errors_total.labels(code=name_code(error)).inc()

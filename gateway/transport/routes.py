@@ -58,7 +58,7 @@ async def retrieve_response(
         )
     if stream not in _FALSE:
         raise InvalidRequest("'stream' must be false, or left out.", code="invalid_value", param="stream")
-    return _json(await engine.retrieve(_principal(request), response_id))
+    return answer_json(await engine.retrieve(find_principal(request), response_id))
 
 
 @delete(RESPONSE_PATH, status_code=200)
@@ -66,7 +66,7 @@ async def delete_response(
     request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
     """Hide one of the caller's stored responses; what continues from it stays as it is."""
-    return _json(await engine.delete(_principal(request), response_id))
+    return answer_json(await engine.delete(find_principal(request), response_id))
 
 
 @route(RESPONSE_PATH, http_method=HttpMethod.OPTIONS, status_code=204)
@@ -80,19 +80,19 @@ async def list_input_items(
     request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
     """Return a page of a stored response's own input, whole: what `include[]` could ask for is in it."""
-    return _json(await engine.input_items(_principal(request), response_id, read_page(request.query_params)))
+    return answer_json(await engine.input_items(find_principal(request), response_id, read_page(request.query_params)))
 
 
 @get("/v1/models")
 async def list_models(engine: EngineDependency) -> Response[bytes]:
     """Return the models that can be asked for."""
-    return _json(await engine.models())
+    return answer_json(await engine.models())
 
 
 @get("/v1/models/{model_id:path}")
 async def retrieve_model(engine: EngineDependency, model_id: FromPath[PurePosixPath]) -> Response[bytes]:
     """Return one model; its id may hold slashes."""
-    return _json(await engine.model(str(model_id).lstrip("/")))
+    return answer_json(await engine.model(str(model_id).lstrip("/")))
 
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
@@ -103,12 +103,14 @@ ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
 """Every typed route. A path's own OPTIONS must come first, or the framework gives it one."""
 
 
-def _principal(request: Request[Any, Any, Any]) -> str:
+def find_principal(request: Request[Any, Any, Any]) -> str:
+    """Return who asks."""
     identity: Identity = request.scope["state"][STATE_IDENTITY]
     return identity.principal
 
 
-def _json(content: bytes) -> Response[bytes]:
+def answer_json(content: bytes) -> Response[bytes]:
+    """Return an answer of JSON that is encoded already."""
     return Response(content, media_type=MediaType.JSON)
 
 

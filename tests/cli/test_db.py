@@ -178,15 +178,18 @@ def filled(url):
 
 
 def test_purges_what_is_past_its_retention(filled):
-    assert outcome("purge", "--dry-run", "--database", filled) == (0, "To be removed: responses 3, items 4.")
-    assert outcome("purge", "--database", filled) == (0, "Removed: responses 3, items 4.")
-    assert outcome("purge", "--database", filled) == (0, "Removed: responses 0, items 0.")
+    assert outcome("purge", "--dry-run", "--database", filled) == (
+        0,
+        "To be removed: responses 3, items 4, conversations 0.",
+    )
+    assert outcome("purge", "--database", filled) == (0, "Removed: responses 3, items 4, conversations 0.")
+    assert outcome("purge", "--database", filled) == (0, "Removed: responses 0, items 0, conversations 0.")
 
 
 def test_purges_by_the_age_that_is_named(filled):
     forever = ("--set", "storage.retention_seconds=0", "--database", filled)
-    assert outcome("purge", "--dry-run", *forever) == (0, "To be removed: responses 1, items 0.")
-    assert outcome("purge", "--older-than", "5d", *forever) == (0, "Removed: responses 4, items 5.")
+    assert outcome("purge", "--dry-run", *forever) == (0, "To be removed: responses 1, items 0, conversations 0.")
+    assert outcome("purge", "--older-than", "5d", *forever) == (0, "Removed: responses 4, items 5, conversations 0.")
 
 
 @pytest.mark.parametrize("age", ["0", "0d", "soon", "-1d", ""])
@@ -257,19 +260,22 @@ def counted(url):
 def test_all_of_a_principal_is_removed_and_the_act_is_recorded(shared, monkeypatch):
     monkeypatch.setattr("gateway.cli.audit.pwd.getpwuid", lambda _: SimpleNamespace(pw_name="ops"))
     options = ("--database", shared, "--principal", "ada")
-    assert outcome("purge", *options, "--dry-run") == (0, "To be removed: responses 3, items 6.")
+    assert outcome("purge", *options, "--dry-run") == (0, "To be removed: responses 3, items 6, conversations 0.")
     asked = run("purge", *options, answer="n\n")
     assert asked.exit_code == 1
-    assert "Remove responses 3, items 6 of 'ada' for good?" in asked.output
+    assert "Remove responses 3, items 6, conversations 0 of 'ada' for good?" in asked.output
     assert counted(shared) == [{"ada": 3, "bob": 2}, {"ada": 2, "bob": 1}]
     result = run("purge", *options, "--yes", "--set", "storage.retention_batch_responses=2")
-    assert (result.exit_code, result.stdout) == (0, "Removed: responses 3, items 6.\n")
+    assert (result.exit_code, result.stdout) == (0, "Removed: responses 3, items 6, conversations 0.\n")
     line = audit(result)
     assert (line["action"], line["principal"], line["actor"]) == ("db purge", "ada", "ops")
     assert (line["removed_responses"], line["removed_items"], line["removed_usage"]) == (3, 6, 0)
     assert counted(shared) == [{"bob": 2}, {"ada": 2, "bob": 1}]
     result = run("purge", *options, "--yes", "--usage")
-    assert (result.exit_code, result.stdout) == (0, "Removed: responses 0, items 0, rows of usage 2.\n")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "Removed: responses 0, items 0, conversations 0, rows of usage 2.\n",
+    )
     assert counted(shared) == [{"bob": 2}, {"bob": 1}]
 
 

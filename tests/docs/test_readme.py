@@ -75,17 +75,18 @@ class Running:
     def __init__(self, gateway: Gateway, admin_port: int) -> None:
         self.addresses = (gateway.url, f"http://127.0.0.1:{admin_port}")
         self.response_id = json.loads(self.ask('{"model": "sim", "input": "Hello!"}'))["id"]
+        self.conversation_id = json.loads(self.ask("{}", "conversations"))["id"]
 
-    def ask(self, body: str) -> bytes:
-        request = urllib.request.Request(f"{self.addresses[0]}/v1/responses", body.encode())
+    def ask(self, body: str, what: str = "responses") -> bytes:
+        request = urllib.request.Request(f"{self.addresses[0]}/v1/{what}", body.encode())
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.read()
 
     def fill_in(self, text: str) -> str:
-        """Put the addresses and a stored response in the place of the documented ones."""
+        """Put the addresses, a stored response and a conversation in the place of the documented ones."""
         for documented, present in zip(ADDRESSES, self.addresses, strict=True):
             text = text.replace(documented, present)
-        return text.replace("RESPONSE_ID", self.response_id)
+        return text.replace("RESPONSE_ID", self.response_id).replace("CONVERSATION_ID", self.conversation_id)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,9 @@ TABLE = {
 OWN_CONSTRUCTORS = {
     errors.ResponseNotFound,
     errors.PreviousResponseNotFound,
+    errors.ConversationNotFound,
+    errors.ConversationLocked,
+    errors.ItemNotFound,
     errors.StreamLimitReached,
     errors.ConnectionLimitReached,
     errors.ResourceLimitExceeded,
@@ -57,6 +60,20 @@ def test_an_unknown_parent_is_named_but_not_at_any_length():
     assert error.message == "Previous response with id 'resp_1' not found."
     assert (error.status, error.code, error.param) == (400, "previous_response_not_found", "previous_response_id")
     assert len(errors.PreviousResponseNotFound("x" * 10_000).message) < 200
+
+
+def test_errors_about_conversations_name_them_but_not_at_any_length():
+    for kind, status, code in (
+        (errors.ConversationNotFound, 404, "conversation_not_found"),
+        (errors.ConversationLocked, 400, "conversation_locked"),
+        (errors.ItemNotFound, 404, "item_not_found"),
+    ):
+        error = kind("some_1")
+        assert (error.status, error.code) == (status, code)
+        assert "'some_1'" in error.message
+        assert len(kind("x" * 10_000).message) < 250
+    assert errors.ConversationNotFound("c").param is None
+    assert errors.ConversationNotFound("c", param="conversation").param == errors.ConversationLocked("c").param
 
 
 def test_an_unknown_response_is_named_but_not_at_any_length():

@@ -50,6 +50,7 @@ HANDLED = {
     "stream": True,
     "stream_options": {"include_obfuscation": True},
     "background": False,
+    "conversation": {"id": "conv_1"},
     "background_options": {"completion_window": "soonest"},
     "max_tool_calls": 3,
     "metadata": {"a": "b"},
@@ -60,7 +61,6 @@ HANDLED = {
 WITH_TOOLS = {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False}
 REFUSED = {
     "background": True,
-    "conversation": "conv_1",
     "context_management": [{"type": "compaction"}],
     "prompt": {"id": "p"},
     "generate": True,

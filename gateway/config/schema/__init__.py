@@ -6,6 +6,7 @@ from msgspec import field
 
 from gateway.config.schema.auth import AuthConfig
 from gateway.config.schema.compaction import CompactionConfig, SecurityConfig
+from gateway.config.schema.conversations import ConversationsConfig
 from gateway.config.schema.limits import LimitsConfig
 from gateway.config.schema.mcp import McpConfig, McpServerConfig
 from gateway.config.schema.oidc import OidcConfig
@@ -25,6 +26,7 @@ __all__ = [
     "AllowedField",
     "AuthConfig",
     "CompactionConfig",
+    "ConversationsConfig",
     "EngineConfig",
     "GatewayConfig",
     "LimitsConfig",
@@ -64,6 +66,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     security: SecurityConfig = field(default_factory=SecurityConfig)
     web_search: WebSearchConfig = field(default_factory=WebSearchConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
+    conversations: ConversationsConfig = field(default_factory=ConversationsConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 

@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import SkipValidation
 from msgspec import Struct
 
+from gateway.transport.conversation_routes import CONVERSATION_ROUTES
 from gateway.transport.openapi.document import build_document
 from gateway.transport.openapi.page import POLICY, render_page
 from gateway.transport.paths import DOCUMENT_PATH, PAGE_PATH
@@ -39,7 +40,11 @@ class ApiDocs:
     @cached_property
     def document(self) -> Content:
         """The OpenAPI document, as compact JSON."""
-        return _seal(msgspec.json.encode(build_document((*ROUTES, *DOCS_ROUTES), needs_key=self._needs_key)))
+        return _seal(
+            msgspec.json.encode(
+                build_document((*ROUTES, *CONVERSATION_ROUTES, *DOCS_ROUTES), needs_key=self._needs_key)
+            )
+        )
 
     @cached_property
     def page(self) -> Content:

@@ -14,7 +14,8 @@ from gateway import __version__
 from gateway.protocol.errors import Unauthorized
 from gateway.transport.openapi import failures
 from gateway.transport.openapi.failures import Failure
-from gateway.transport.openapi.operations import JSON, OPERATIONS, RAW_ROUTES, TAGS, Answer, Operation
+from gateway.transport.openapi.operation import JSON, TAGS, Answer, Operation
+from gateway.transport.openapi.operations import OPERATIONS, RAW_ROUTES
 from gateway.transport.openapi.received import build_received_schemas
 from gateway.transport.openapi.schemas import Schema, build_sent_schemas, refer
 from gateway.transport.paths import OPEN_PATHS

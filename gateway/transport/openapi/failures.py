@@ -65,6 +65,38 @@ READ = _refuse(invalid_value=_WRONG_VALUE, unsupported_parameter="a stream was a
 
 PAGE = _refuse(invalid_value=_WRONG_VALUE, item_not_found="`after` names no item of the list")
 
+CONVERSATION = (
+    _fail(errors.ConversationNotFound, "the caller has no conversation of that id, or deleted it"),
+    *OVERLOAD,
+)
+
+ITEM = (*CONVERSATION, _fail(errors.ItemNotFound, "the conversation has no such item"))
+
+LOCKED = (_fail(errors.ConversationLocked, "another request is writing to the conversation"),)
+
+BODY = (
+    *_refuse(
+        invalid_json="the body is not a JSON object, or is nested too deeply",
+        invalid_type="a field has another type than it must",
+        invalid_value="a field has a value it cannot have",
+    ),
+    _fail(errors.RequestTooLarge, "the body is too large"),
+)
+"""How a body can be refused."""
+
+NEW_ITEMS = (
+    *BODY,
+    *_refuse(
+        array_above_max_length="there are too many items",
+        unsupported_parameter="an item holds what is not offered",
+        duplicate_item="two items have the same id",
+    ),
+    _fail(errors.InsufficientQuota, "what the caller has stored takes as much room as it may"),
+)
+"""How items for a conversation can be refused."""
+
+TOO_LARGE = _refuse(conversation_too_large="the conversation holds as much as it may")
+
 UPGRADE = (
     _fail(errors.InvalidRequest, "it is no upgrade, or none is accepted", "upgrade_required", UPGRADE_REQUIRED),
     _fail(errors.InvalidRequest, "the upgrade is not one to a WebSocket", "invalid_upgrade"),
@@ -109,7 +141,12 @@ CREATE = (
         missing_tool_output="a call has no output",
         item_not_found="an `item_reference` names no item of the caller",
         history_too_long="the history behind `previous_response_id` is too long",
+        mutually_exclusive_parameters="both `conversation` and `previous_response_id` are given",
+        duplicate_item="an input item has the id of one in the conversation",
     ),
+    *TOO_LARGE,
+    *LOCKED,
+    _fail(errors.ConversationNotFound, "the caller has no conversation of that id, or deleted it"),
     _fail(errors.PreviousResponseNotFound, "`previous_response_id` names nothing the caller can continue"),
     *MODEL,
     _fail(errors.RequestTooLarge, "the body is too large"),
@@ -134,5 +171,19 @@ _RESERVED = (
     _fail(errors.NotFound, "the object does not exist for this caller"),
 )
 
-EVERY = (*ANYWHERE, *ACCESS, *STORED, *READ, *PAGE, *UPGRADE, *FRAMES, *CREATE, *NO_ROUTE, *NO_METHOD, *_RESERVED)
+EVERY = (
+    *ANYWHERE,
+    *ACCESS,
+    *STORED,
+    *READ,
+    *PAGE,
+    *ITEM,
+    *NEW_ITEMS,
+    *UPGRADE,
+    *FRAMES,
+    *CREATE,
+    *NO_ROUTE,
+    *NO_METHOD,
+    *_RESERVED,
+)
 """All there are, some of them more than once."""

@@ -1,78 +1,27 @@
 """What each route takes and answers, besides what its path, method and documentation say."""
 
 from collections.abc import Mapping
-from typing import Any
-
-from msgspec import Struct
 
 from gateway.transport.openapi import failures
-from gateway.transport.openapi.failures import Failure
+from gateway.transport.openapi.conversation_operations import CONVERSATION_OPERATIONS
+from gateway.transport.openapi.operation import (
+    DESCRIPTION,
+    EVENT_STREAM,
+    HTML,
+    INCLUDE,
+    JSON,
+    MODELS,
+    NO_MEDIA,
+    OPERATION,
+    PAGE,
+    RESPONSES,
+    Answer,
+    Operation,
+    answer_json,
+    describe_query,
+)
 from gateway.transport.openapi.schemas import Schema, refer
-from gateway.transport.paging import MAX_PAGE
 from gateway.transport.routes import RESPONSES_PATH
-
-JSON = "application/json"
-EVENT_STREAM = "text/event-stream"
-HTML = "text/html"
-NO_MEDIA: Mapping[str, Schema] = {}
-
-RESPONSES, MODELS, OPERATION, DESCRIPTION = "Responses", "Models", "Operation", "Description"
-TAGS = {
-    RESPONSES: "Make, read and delete responses.",
-    MODELS: "What can be asked for.",
-    OPERATION: "Whether the gateway lives and can work.",
-    DESCRIPTION: "This description.",
-}
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """One answer that is no failure.
-
-    Attributes:
-        description: when it is given.
-        media: schema of the body by media type, empty where there is none.
-        headers: names of the documented headers it has besides those of every answer.
-        links: what can be done with the answer.
-    """
-
-    description: str
-    media: Mapping[str, Schema]
-    headers: tuple[str, ...] = ()
-    links: Mapping[str, Any] = {}
-
-
-class Operation(Struct, frozen=True, kw_only=True):
-    """One route under one method.
-
-    Attributes:
-        summary: a few words.
-        tag: where it belongs.
-        answers: what it answers, by status.
-        parameters: OpenAPI parameters besides those in the path.
-        body: schema of the JSON body, or None.
-        examples: bodies by what they show.
-        failures: how it can fail besides what can befall any request.
-        refusals: whether refusals of the inference server get through, with its status and code.
-        description: more words, in the place of the handler's documentation.
-    """
-
-    summary: str
-    tag: str
-    answers: Mapping[int, Answer]
-    parameters: tuple[Schema, ...] = ()
-    body: Schema | None = None
-    examples: Mapping[str, Any] = {}
-    failures: tuple[Failure, ...] = ()
-    refusals: bool = False
-    description: str = ""
-
-
-def _json(name: str, description: str, *headers: str, **links: Any) -> Answer:
-    return Answer(description=description, media={JSON: refer(name)}, headers=headers, links=links)
-
-
-def _query(name: str, schema: Schema, description: str) -> Schema:
-    return {"name": name, "in": "query", "schema": schema, "description": description}
 
 
 def _link(operation: str) -> Schema:
@@ -88,19 +37,8 @@ without it was cut off.
 
 A response is stored before its last event is sent."""
 
-_INCLUDE = _query(
-    "include",
-    {"type": "array", "items": {"type": "string"}},
-    "Accepted and not needed: nothing is left out. `include[]` is the same.",
-)
 _NOT_READY = "Not ready: the reasons, and when to ask again."
-_PAGE = (
-    _query("after", {"type": "string"}, "Id of the item before the first one wanted, in the order asked for."),
-    _query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": 20}, "Most items in the page."),
-    _query("order", {"enum": ["asc", "desc"], "default": "desc"}, "asc is the order in which the items were sent."),
-    _INCLUDE,
-)
-_STREAM_OFF = _query("stream", {"type": "boolean", "const": False}, "A stored response is not streamed.")
+_STREAM_OFF = describe_query("stream", {"type": "boolean", "const": False}, "A stored response is not streamed.")
 _CACHED = ("ETag", "Cache-Control")
 _UNCHANGED = Answer(description="It is still the one whose ETag was sent.", media=NO_MEDIA, headers=_CACHED)
 _IF_NONE_MATCH: Schema = {
@@ -162,44 +100,45 @@ OPERATIONS: Mapping[str, Operation] = {
     "retrieve_response": Operation(
         summary="Read a stored response",
         tag=RESPONSES,
-        parameters=(_INCLUDE, _STREAM_OFF),
-        answers={200: _json("Response", "The response.")},
+        parameters=(INCLUDE, _STREAM_OFF),
+        answers={200: answer_json("Response", "The response.")},
         failures=(*failures.STORED, *failures.READ),
     ),
     "delete_response": Operation(
         summary="Delete a stored response",
         tag=RESPONSES,
-        answers={200: _json("DeletedResponse", "It is gone.")},
+        answers={200: answer_json("DeletedResponse", "It is gone.")},
         failures=failures.STORED,
     ),
     "list_input_items": Operation(
         summary="List the input of a stored response",
         tag=RESPONSES,
-        parameters=_PAGE,
-        answers={200: _json("ItemList", "One page.")},
+        parameters=PAGE,
+        answers={200: answer_json("ItemList", "One page.")},
         failures=(*failures.STORED, *failures.PAGE),
     ),
+    **CONVERSATION_OPERATIONS,
     "list_models": Operation(
         summary="List the models",
         tag=MODELS,
-        answers={200: _json("ModelList", "The models.")},
+        answers={200: answer_json("ModelList", "The models.")},
         failures=failures.UPSTREAM,
         refusals=True,
     ),
     "retrieve_model": Operation(
         summary="Read one model",
         tag=MODELS,
-        answers={200: _json("Model", "The model.")},
+        answers={200: answer_json("Model", "The model.")},
         failures=(*failures.MODEL, *failures.UPSTREAM),
         refusals=True,
     ),
     "livez": Operation(
-        summary="Ask whether the process lives", tag=OPERATION, answers={200: _json("Live", "It lives.")}
+        summary="Ask whether the process lives", tag=OPERATION, answers={200: answer_json("Live", "It lives.")}
     ),
     "readyz": Operation(
         summary="Ask whether new requests can be served",
         tag=OPERATION,
-        parameters=(_query("verbose", {"type": "string"}, "List every check; the value does not matter."),),
+        parameters=(describe_query("verbose", {"type": "string"}, "List every check; the value does not matter."),),
         answers={
             200: Answer(description="Ready.", media={JSON: _CHECKS}),
             503: Answer(description=_NOT_READY, media={JSON: _CHECKS}, headers=("Retry-After",)),
@@ -218,7 +157,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "version": Operation(
         summary="Ask what is running",
         tag=OPERATION,
-        answers={200: _json("Version", "Name and version.")},
+        answers={200: answer_json("Version", "Name and version.")},
         failures=failures.OVERLOAD,
     ),
     "show_document": Operation(

@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 
 from gateway.protocol import inputs
+from gateway.protocol.conversations import MAX_NEW_ITEMS, ConversationUpdateFields
 from gateway.protocol.items import INPUT_TYPES
 from gateway.protocol.requests import OPERATORS_FIELDS, UNSUPPORTED, CreateFields
 from gateway.transport.openapi.schemas import Schema, refer
 
 _TEXT: Schema = {"type": "string"}
+_NULL: Schema = {"type": "null"}
 _NAME: Schema = {"type": "string", "minLength": 1}
 _CHECKED = frozenset({"message", "reasoning", *inputs.REQUIRED_TEXT, *inputs.REQUIRED_VALUES})
 _JSON_TYPES: dict[type, str] = {dict: "object", list: "array"}
@@ -18,7 +20,8 @@ _FUNCTIONS = ("function", "custom")
 # What the fields are for, where their names and types do not say all.
 _NOTES = {
     "model": "One of `/v1/models`.",
-    "input": "A text or a list of items; may be left out where `previous_response_id` is given.",
+    "input": "A text or a list of items; may be left out with `previous_response_id` or `conversation`.",
+    "conversation": "The conversation to go on with: its items come before `input`, and input and output are added.",
     "previous_response_id": "The stored response to continue; its items come before `input`.",
     "store": "Whether to keep the response so that it can be read and continued; true unless said otherwise.",
     "stream": "Whether to answer with an event stream.",
@@ -31,6 +34,17 @@ def build_received_schemas() -> dict[str, Schema]:
     """Return a schema for the body of a create request and for what is in it, by name, in the order of the names."""
     content = {"oneOf": [_TEXT, {"type": "array", "items": refer("InputPart")}]}
     return {
+        "AddedItems": _object({"items": _new_items()}, ["items"], description="Items for a conversation."),
+        "ConversationFields": _object(
+            {"items": {"oneOf": [_new_items(), _NULL]}, "metadata": _metadata()},
+            [],
+            description="What a conversation begins with.",
+        ),
+        "ConversationUpdateFields": _object(
+            {"metadata": _metadata()},
+            ["metadata"],
+            description="What is noted from now on, in the place of all before.",
+        ),
         "CreateRequest": _build_request(),
         "InputContent": {"description": "A text, or a list of parts.", **content},
         "InputItem": _build_item(),
@@ -43,6 +57,16 @@ def build_received_schemas() -> dict[str, Schema]:
     }
 
 
+def _new_items() -> Schema:
+    return {"type": "array", "items": refer("InputItem"), "maxItems": MAX_NEW_ITEMS}
+
+
+def _metadata() -> Schema:
+    _, generated = msgspec.json.schema_components([ConversationUpdateFields])
+    schema: Schema = generated["ConversationUpdateFields"]["properties"]["metadata"]
+    return schema
+
+
 def _object(properties: dict[str, Schema], required: list[str], **more: Any) -> Schema:
     return {"type": "object", "properties": properties, "required": required, **more}
 
@@ -52,11 +76,13 @@ def _build_request() -> Schema:
     properties: dict[str, Schema] = generated["CreateFields"]["properties"]
     for schema in properties.values():
         del schema["default"]
-    null: Schema = {"type": "null"}
+    null = _NULL
     properties["model"] = _NAME
     properties["input"] = {"oneOf": [_TEXT, {"type": "array", "items": refer("InputItem")}, null]}
     properties["tools"] = {"oneOf": [{"type": "array", "items": refer("Tool")}, null]}
     properties["tool_choice"] = {"oneOf": [refer("ToolChoice"), null]}
+    reference = _object({"id": _NAME}, ["id"])
+    properties["conversation"] = {"oneOf": [_NAME, reference, null]}
     properties["multi_agent"] = {"type": ["object", "null"], "properties": {"enabled": {"enum": [False, None]}}}
     for name, advice in UNSUPPORTED.items():
         properties[name] = {"enum": _accepted(name), "description": f"Not supported. {advice}"}
@@ -72,7 +98,11 @@ def _build_request() -> Schema:
             "What to make a response from. A null is the same as leaving the field out. Fields that are not listed are "
             "passed on to the inference server, or refused with `[responses] strict_parameters`."
         ),
-        anyOf=[_object(said, ["input"]), _object({"previous_response_id": _TEXT}, ["previous_response_id"])],
+        anyOf=[
+            _object(said, ["input"]),
+            _object({"previous_response_id": _TEXT}, ["previous_response_id"]),
+            _object({"conversation": {"not": null}}, ["conversation"]),
+        ],
     )
 
 

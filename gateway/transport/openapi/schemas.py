@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from gateway.protocol import events, items
+from gateway.protocol.conversations import Conversation, DeletedConversation
 from gateway.protocol.envelope import ErrorEnvelope
 from gateway.protocol.events import CATALOGUE
 from gateway.protocol.lifecycle import Phase
@@ -23,7 +24,8 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re
 _ITEMS: tuple[type[Struct], ...] = (items.Message, items.Reasoning, items.FunctionCall, items.CustomToolCall)
 _PARTS: tuple[type[Struct], ...] = (items.OutputText, items.Refusal, items.ReasoningText, items.SummaryText)
 _ANSWERS: tuple[type[Struct], ...] = (
-    Response, DeletedResponse, ItemList, Model, ModelList, Live, Report, Verdict, Version, ErrorEnvelope,
+    Response, DeletedResponse, Conversation, DeletedConversation, ItemList, Model, ModelList, Live, Report, Verdict,
+    Version, ErrorEnvelope,
 )  # fmt: skip
 
 
@@ -105,7 +107,7 @@ def _unions() -> dict[str, Schema]:
             "required": ["type", "id"],
         },
         "ListedItem": {
-            "description": "An item of a stored response's input, as it was sent, with an id.",
+            "description": "An item of a stored response's input, or of a conversation, with an id.",
             "type": "object",
             "properties": {"type": {"enum": sorted(items.INPUT_TYPES)}, "id": {"type": "string"}},
             "required": ["type", "id"],
