@@ -45,14 +45,14 @@ class Findings:
         self._max_bytes = max_bytes
         self._numbers: dict[str, int] = {}
 
-    def tell(self, found: Iterable[Found], failures: Sequence[str]) -> Told:
+    def tell(self, found: Iterable[Found], notes: Sequence[str]) -> Told:
         """Take what one search found and return what is told of it; what comes late has to fit into what is left.
 
         Args:
             found: results of all queries, best first.
-            failures: why queries have no answer.
+            notes: what else the model is to know, in sentences.
         """
-        foot = "".join(f"A query failed: {failure}.\n\n" for failure in dict.fromkeys(failures))
+        foot = "".join(f"{note}\n\n" for note in dict.fromkeys(notes))
         room = self._max_bytes - text_bytes(_HEAD + foot + _HOW_TO_CITE)
         texts: list[str] = []
         told: dict[str, tuple[Source, dict[str, Any]]] = {}

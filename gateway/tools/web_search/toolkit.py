@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from gateway.config.schema import WebSearchConfig
 from gateway.ports.tools import ApprovedCall, HostedCall, HostedResult, HostedTool, Listing, ToolContext
 from gateway.protocol.hosted import fail_call, read_queries
+from gateway.protocol.ledger import text_bytes
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import FIELD_OUTCOME, LOGGER_TOOLS
-from gateway.tools.web_search.client import SearchClient, SearchFailed
+from gateway.tools.web_search.client import Outcome, SearchClient, SearchFailed
 from gateway.tools.web_search.declaration import Declaration
 from gateway.tools.web_search.findings import Findings, interleave
 from gateway.tools.web_search.provider import Found, Provider, Question
@@ -22,7 +23,14 @@ INCLUDE_RESULTS = "web_search_call.results"
 _RESULTS = {"low": 3, "medium": 6, "high": 20}
 _LONGEST_QUERY = 400
 _NO_QUERY = 'The search was not run: write what to look for as {"queries": ["..."]}.'
+_QUERY_FAILED = "A query failed: {failure}."
+_TOO_MANY = "Only the first {most} queries were asked."
 _FAILED = "The search failed: {failures}. Answer without it, and say so where it matters."
+
+_BOUNDS: Mapping[Outcome, str] = {
+    "timeout": "web_search.timeout_seconds",
+    "too_large": "web_search.max_response_bytes",
+}
 
 _logger = logging.getLogger(LOGGER_TOOLS)
 
@@ -54,7 +62,7 @@ class SearchToolkit:
         self._provider = provider
         self._client = client
         self._config = config
-        self._queries = metrics.web_search_queries_total
+        self._metrics = metrics
         self._declaration = declaration
         self._include = context.include
         self._findings = Findings(declaration.depth, config.max_output_bytes)
@@ -65,10 +73,14 @@ class SearchToolkit:
 
     async def run(self, call: HostedCall) -> HostedResult:
         """Run one call; see `ports.Toolkit`."""
-        queries = select_queries(call.arguments, self._config.max_queries)
+        most = self._config.max_queries
+        given = read_lines(call.arguments)
+        queries = given[:most]
         if not queries:
             return fail_call(call.tool, _NO_QUERY)
-        answers = await asyncio.gather(*(self._ask(query) for query in queries))
+        async with asyncio.TaskGroup() as asking:
+            tasks = [asking.create_task(self._ask(query)) for query in queries]
+        answers = [task.result() for task in tasks]
         failures = [str(answer) for answer in answers if isinstance(answer, SearchFailed)]
         if len(failures) == len(queries):
             failed = fail_call(call.tool, _FAILED.format(failures="; ".join(dict.fromkeys(failures))))
@@ -79,15 +91,18 @@ class SearchToolkit:
                 failed=True,
             )
         found = interleave([answer for answer in answers if isinstance(answer, list)])
-        told = self._findings.tell(found, failures)
+        notes = [_QUERY_FAILED.format(failure=failure) for failure in failures]
+        if len(given) > most:
+            self._metrics.note_rejection("web_search.max_queries")
+            notes.append(_TOO_MANY.format(most=most))
+        told = self._findings.tell(found, notes)
         action = _act(queries)
         if INCLUDE_SOURCES in self._include:
             action["sources"] = [{"type": "url", "url": source.url} for source in told.sources]
         fields: dict[str, Any] = {"status": "completed", "action": action}
         if INCLUDE_RESULTS in self._include:
             fields["results"] = told.results
-        size = len(told.text.encode("utf-8", "replace"))
-        return HostedResult(output=told.text, size=size, fields=fields, sources=told.sources)
+        return HostedResult(output=told.text, size=text_bytes(told.text), fields=fields, sources=told.sources)
 
     async def close(self) -> None:
         """Release nothing: connections are the provider's, not the response's."""
@@ -106,14 +121,18 @@ class SearchToolkit:
         try:
             answer = await self._client.ask(self._provider.ask(question, key.reveal() if key is not None else ""))
         except SearchFailed as failure:
-            self._queries.labels(failure.outcome).inc()
+            self._count(failure.outcome)
             _logger.warning(
                 "a query to the search provider failed: %s", failure, extra={FIELD_OUTCOME: failure.outcome}
             )
             return failure
-        self._queries.labels("answered").inc()
+        self._count("answered")
         permitted = (found for found in self._provider.read(answer) if self._declaration.permits(found.url))
         return list(islice(permitted, wanted))
+
+    def _count(self, outcome: Outcome) -> None:
+        self._metrics.web_search_queries_total.labels(outcome).inc()
+        self._metrics.note_rejection(_BOUNDS.get(outcome))
 
 
 def choose_name(taken: frozenset[str]) -> str:
@@ -157,10 +176,10 @@ def describe_function(declaration: Declaration, max_queries: int, name: str) -> 
     }
 
 
-def select_queries(arguments: str, most: int) -> list[str]:
-    """Return the queries to ask: each once, on one line and not too long, and no more than `most`."""
+def read_lines(arguments: str) -> list[str]:
+    """Return the queries of a call, each once, on one line and not too long."""
     lines = (" ".join(query.split())[:_LONGEST_QUERY] for query in read_queries(arguments))
-    return list(islice(dict.fromkeys(filter(None, lines)), most))
+    return list(dict.fromkeys(filter(None, lines)))
 
 
 def _act(queries: Sequence[str]) -> dict[str, Any]:

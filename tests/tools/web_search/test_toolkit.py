@@ -6,7 +6,7 @@ from tools.web_search.scripted import KEY, answer, results
 
 from gateway.ports.tools import HostedCall, ToolContext
 from gateway.protocol.errors import InvalidRequest
-from gateway.tools.web_search.toolkit import select_queries
+from gateway.tools.web_search.toolkit import read_lines
 
 DECLARED = {"type": "web_search"}
 
@@ -25,6 +25,10 @@ def context(*include: str, names: tuple[str, ...] = ()) -> ToolContext:
 async def run(toolkit, arguments: str):
     (tool,) = toolkit.offered
     return await toolkit.run(HostedCall(item_id="ws_1", tool=tool, arguments=arguments))
+
+
+def refused(metrics, bound: str) -> float | None:
+    return metrics.registry.get_sample_value("gateway_rejections_total", {"key": bound})
 
 
 def test_one_function_is_offered(search):
@@ -48,7 +52,7 @@ def test_a_name_that_is_taken_is_left_to_the_client(search):
 @pytest.mark.parametrize(
     ("arguments", "queries"),
     [
-        ('{"queries": ["rain", " rain ", "sun\\nshine", "", 3, "a", "b"]}', ["rain", "sun shine", "a"]),
+        ('{"queries": ["rain", " rain ", "sun\\nshine", "", 3, "a", "b"]}', ["rain", "sun shine", "a", "b"]),
         ('{"query": "rain"}', ["rain"]),
         ('{"queries": ["%s"]}' % ("x" * 900), ["x" * 400]),
         ('{"queries": "rain"}', ["rain"]),
@@ -61,7 +65,7 @@ def test_a_name_that_is_taken_is_left_to_the_client(search):
     ],
 )
 def test_queries_are_read(arguments, queries):
-    assert select_queries(arguments, 3) == queries
+    assert read_lines(arguments) == queries
 
 
 async def test_a_search_tells_model_and_client(search, provider, metrics):
@@ -114,6 +118,19 @@ async def test_one_query_that_fails_leaves_the_others(search, provider, metrics,
     assert metrics.registry.get_sample_value("gateway_web_search_queries_total", {"outcome": "busy"}) == 1
     (record,) = caplog.records
     assert (record.outcome, "sun" in record.getMessage()) == ("busy", False)
+
+
+async def test_of_too_many_queries_the_first_are_asked(search, provider, metrics):
+    result = await run(search(max_queries=2).open([DECLARED], context()), '{"queries": ["rain", "sun", "snow"]}')
+    assert result.fields["action"]["queries"] == ["rain", "sun"]
+    assert "Only the first 2 queries were asked." in result.output
+    assert sorted(asked.query["q"][0] for asked in provider.asked) == ["rain", "sun"]
+    assert refused(metrics, "web_search.max_queries") == 1
+
+
+async def test_bounds_that_are_met_are_counted(search, provider, metrics):
+    await run(search(max_response_bytes=10).open([DECLARED], context()), '{"query": "rain"}')
+    assert refused(metrics, "web_search.max_response_bytes") == 1
 
 
 async def test_when_all_fail_the_search_has_failed(search, provider):
