@@ -9,6 +9,9 @@ from gateway.protocol.items import CLIENT_CALLS, CLIENT_OUTPUTS
 
 Json = dict[str, Any]
 
+# Where calls of one kind or another say what they ask for.
+_ASKED = ("arguments", "input", "action", "actions", "operation")
+
 
 def build_messages(items: Iterable[Any], **fields: str) -> list[Json]:
     """Return a message for each item, input or output, with further fields that are the same for all."""
@@ -31,14 +34,14 @@ def _build_message(item: Json) -> Json:
         return {"role": "assistant", "parts": [{"type": "reasoning", "content": part.get("text")} for part in told]}
     call_id = item.get("call_id")
     if kind in CLIENT_CALLS:
-        arguments = item.get("arguments", item.get("input"))
-        call = {"type": "tool_call", "id": call_id, "name": item.get("name"), "arguments": arguments}
+        arguments = next((item[name] for name in _ASKED if name in item), None)
+        name = item.get("name", kind.removesuffix("_call"))
+        call = {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
         return {"role": "assistant", "parts": [call]}
     if kind in CLIENT_OUTPUTS:
-        return {
-            "role": "tool",
-            "parts": [{"type": "tool_call_response", "id": call_id, "response": item.get("output")}],
-        }
+        output = item.get("output", item.get("tools"))
+        response = _build_part(output) if isinstance(output, dict) else output
+        return {"role": "tool", "parts": [{"type": "tool_call_response", "id": call_id, "response": response}]}
     return {"role": "assistant", "parts": [{"type": kind}]}
 
 

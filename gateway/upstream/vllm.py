@@ -72,7 +72,7 @@ def _mend(item: Item) -> Item | None:
         case "function_call":
             return close_item(_pick(item, _CALL_KEYS))
         case "function_call_output":
-            return close_item(_pick(item, _OUTPUT_KEYS))
+            return close_item(_mend_output(_pick(item, _OUTPUT_KEYS)))
         case _:
             return close_item({key: value for key, value in item.items() if value is not None})
 
@@ -90,6 +90,15 @@ def _mend_reasoning(item: Item) -> Item | None:
         "content": [{"type": "reasoning_text", "text": text}],
         "status": "completed",
     }
+
+
+def _mend_output(item: Item) -> Item:
+    # A picture in an output must say how closely it is to be looked at; in a message it need not.
+    output = item.get("output")
+    if not isinstance(output, list):
+        return item
+    parts = [{"detail": "auto", **part} if part.get("type") == "input_image" else part for part in output]
+    return {**item, "output": parts}
 
 
 def _mend_message(item: Item) -> Item:

@@ -44,6 +44,28 @@ PICTURE = "data:image/png;base64,AAAA"
             {"type": "function_call_output", "call_id": "call_1", "output": "7"},
             {"role": "tool", "parts": [{"type": "tool_call_response", "id": "call_1", "response": "7"}]},
         ),
+        (
+            {"type": "shell_call", "call_id": "call_1", "action": {"commands": ["ls"]}},
+            {
+                "role": "assistant",
+                "parts": [{"type": "tool_call", "id": "call_1", "name": "shell", "arguments": {"commands": ["ls"]}}],
+            },
+        ),
+        (
+            {"type": "computer_call", "call_id": "call_1"},
+            {
+                "role": "assistant",
+                "parts": [{"type": "tool_call", "id": "call_1", "name": "computer", "arguments": None}],
+            },
+        ),
+        (
+            {"type": "computer_call_output", "call_id": "call_1", "output": {"type": "screen", "image_url": PICTURE}},
+            {"role": "tool", "parts": [{"type": "tool_call_response", "id": "call_1", "response": {"type": "screen"}}]},
+        ),
+        (
+            {"type": "tool_search_output", "call_id": "call_1", "tools": []},
+            {"role": "tool", "parts": [{"type": "tool_call_response", "id": "call_1", "response": []}]},
+        ),
         ({"type": "compaction", "encrypted_content": "x"}, {"role": "assistant", "parts": [{"type": "compaction"}]}),
     ],
 )  # fmt: skip

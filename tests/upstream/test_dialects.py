@@ -162,6 +162,15 @@ def test_vllm_gets_calls_without_unknown_members():
     assert mend("vllm", noisy, {**output, "id": None, "status": None}) == [{**call, "status": "completed"}, output]
 
 
+def test_vllm_is_told_how_closely_to_look_at_pictures_of_tools():
+    parts = [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:x"}]
+    output = {"type": "function_call_output", "call_id": "c", "output": parts}
+    (mended,) = mend("vllm", output)
+    assert mended["output"] == [parts[0], {**parts[1], "detail": "auto"}]
+    looked = {**output, "output": [{**parts[1], "detail": "low"}]}
+    assert mend("vllm", looked) == [looked]
+
+
 # ---------------------------------------------------------------- llama.cpp
 
 
