@@ -71,11 +71,10 @@ class LeaseKeeper:
             _logger.warning("a lease could not be given up and runs out by itself: %s", error.message)
 
     async def _run(self) -> None:
-        while self._kept:
+        while True:
             await self._sleep(self.seconds / _HEARTBEATS)
             # Together, so that they make one transaction.
             await asyncio.gather(*map(self._renew, list(self._kept)))
-        self._heartbeat = None
 
     async def _renew(self, lease: Lease) -> None:
         try:
@@ -84,5 +83,6 @@ class LeaseKeeper:
             # It may still be ours when the database is back.
             _logger.warning("a lease could not be renewed: %s", error.message)
             return
-        if not held and (lost := self._kept.pop(lease, None)):
+        if not held and (lost := self._kept.get(lease)):
+            self.forget(lease)
             lost()

@@ -86,9 +86,10 @@ class Room:
             await self._read(principal, kept, now)
         if kept.bytes >= self._max_bytes:
             raise InsufficientQuota(
-                f"Your stored responses take {kept.bytes} bytes, and {self._max_bytes} is all they may "
-                "([storage] max_bytes_per_principal). Delete some with DELETE /v1/responses/ID, which makes room when "
-                "they are removed, wait until old ones have expired, or send store: false.",
+                f"Your stored responses and conversations take {kept.bytes} bytes, and {self._max_bytes} is all they "
+                "may ([storage] max_bytes_per_principal). Delete some with DELETE /v1/responses/ID or "
+                "/v1/conversations/ID, which makes room when they are removed, wait until old responses have expired, "
+                "or send store: false without a conversation.",
                 bound="storage.max_bytes_per_principal",
             )
 

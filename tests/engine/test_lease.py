@@ -112,7 +112,7 @@ async def test_the_heartbeat_ends_with_the_last_lease_and_begins_again(keeper, l
     await sleeps.asked.wait()
     sleeps.wake()
     await lost.wait()
-    await asyncio.gather(*asyncio.all_tasks() - tasks)
+    await asyncio.gather(*asyncio.all_tasks() - tasks, return_exceptions=True)
     sleeps.asked.clear()
     await keeper.acquire(OTHER, pytest.fail)
     await sleeps.beat()

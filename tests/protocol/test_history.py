@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.protocol.errors import InvalidRequest
-from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
+from gateway.protocol.history import call_ids, drop_incomplete_calls, drop_orphaned_outputs, match_outputs
 
 USER = {"type": "message", "role": "user", "content": "hi"}
 
@@ -106,3 +106,14 @@ def test_calls_cut_short_are_not_shown_again():
 
 def test_call_ids_in_use():
     assert call_ids([call("a"), output("a"), custom("b"), USER, {"type": "x", "call_id": None}]) == {"a", "b"}
+
+
+def test_outputs_without_their_call_are_not_shown():
+    call = {"type": "function_call", "call_id": "a"}
+    output = {"type": "function_call_output", "call_id": "a", "output": ""}
+    other = {"type": "custom_tool_call_output", "call_id": "a", "output": ""}
+    search = {"type": "tool_search_output"}
+    message = {"type": "message"}
+    history = [output, message, call, other, output, output, search, call]
+    assert drop_orphaned_outputs(history) == [message, call, output, search, call]
+    assert drop_orphaned_outputs([]) == []
