@@ -33,12 +33,6 @@ class Declaration(Struct, frozen=True, kw_only=True):
     blocked: Sequence[str] = ()
     place: Mapping[str, str] = {}
 
-    @property
-    def country(self) -> str:
-        """The two letters of the country, or empty."""
-        country = self.place.get("country", "")
-        return country.upper() if len(country) == 2 and country.isalpha() and country.isascii() else ""
-
     def permits(self, url: str) -> bool:
         """Tell whether a result may be of this page."""
         try:

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 from urllib.parse import urlencode
 
@@ -25,7 +25,7 @@ class Question(Struct, frozen=True, kw_only=True):
         text: the query.
         count: how many results are wanted.
         depth: how much of each page is wanted.
-        country: two letters, or empty.
+        place: where the user is: `country`, `region`, `city` and `timezone`, as far as known.
         allowed: domains that results must be of; empty for all.
         blocked: domains that results must not be of.
     """
@@ -33,7 +33,7 @@ class Question(Struct, frozen=True, kw_only=True):
     text: str
     count: int
     depth: Depth = "medium"
-    country: str = ""
+    place: Mapping[str, str] = {}
     allowed: Sequence[str] = ()
     blocked: Sequence[str] = ()
 

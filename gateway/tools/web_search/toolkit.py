@@ -113,7 +113,7 @@ class SearchToolkit:
             text=query,
             count=wanted,
             depth=self._declaration.depth,
-            country=self._declaration.country,
+            place=self._declaration.place,
             allowed=self._declaration.allowed,
             blocked=self._declaration.blocked,
         )

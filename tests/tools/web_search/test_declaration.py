@@ -37,12 +37,11 @@ def test_all_members_are_read():
     )
     assert (declared.depth, declared.allowed, declared.blocked) == ("high", ("yr.no",), ("spam.example",))
     assert declared.place == {"city": "Oslo", "country": "no", "timezone": "Europe/Oslo"}
-    assert declared.country == "NO"
 
 
 def test_nothing_is_needed():
     declared = read_declaration({"type": "web_search", "filters": None, "user_location": None}, "tools[0]")
-    assert (declared.depth, declared.allowed, declared.country) == ("medium", (), "")
+    assert (declared.depth, declared.allowed, declared.place) == ("medium", (), {})
     assert declared.permits("https://anything.example")
 
 

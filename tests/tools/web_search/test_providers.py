@@ -8,8 +8,9 @@ from gateway.tools.web_search.searxng import Searxng
 from gateway.tools.web_search.tavily import Tavily
 
 PLAIN = Question(text="rain in Oslo", count=6)
+PLACE = {"country": "NO", "city": "Ålesund", "timezone": "Europe/Oslo"}
 NARROW = Question(
-    text="rain", count=3, depth="high", country="NO", allowed=("yr.no", "met.no"), blocked=("spam.example",)
+    text="rain", count=3, depth="high", place=PLACE, allowed=("yr.no", "met.no"), blocked=("spam.example",)
 )
 PAGE = {"url": "https://yr.no/", "title": "<b>Rain</b> &amp; sun"}
 
@@ -27,10 +28,12 @@ def test_searxng_is_asked_and_read():
 def test_brave_is_asked_and_read():
     call = Brave().ask(NARROW, "k")
     assert call.target.startswith("/res/v1/web/search?q=rain+%28site%3Ayr.no")
-    assert "&count=3&country=NO&" in call.target
+    assert "&count=3&" in call.target
     assert "extra_snippets=true" in call.target
-    assert "country" not in Brave().ask(PLAIN, "k").target
-    assert call.headers == {"X-Subscription-Token": "k"}
+    assert Brave().ask(PLAIN, "k").headers == {"X-Subscription-Token": "k"}
+    assert call.headers == {
+        "X-Subscription-Token": "k", "X-Loc-Country": "NO", "X-Loc-Timezone": "Europe/Oslo",
+    }  # fmt: skip
     page = {**PAGE, "description": "It rains.", "extra_snippets": ["A lot.", 3]}
     assert list(Brave().read({"web": {"results": [page]}})) == [
         Found("https://yr.no/", "Rain & sun", "It rains. A lot.")
@@ -40,6 +43,8 @@ def test_brave_is_asked_and_read():
 def test_brave_gets_no_longer_query_than_it_takes():
     many = Question(text="rain", count=3, allowed=tuple(f"site-number-{number}.example" for number in range(30)))
     assert Brave().ask(many, "k").target.startswith("/res/v1/web/search?q=rain&")
+    wordy = Question(text="a " * 60 + "b", count=3)
+    assert Brave().ask(wordy, "k").target.startswith("/res/v1/web/search?q=" + "a+" * 49 + "a&")
 
 
 def test_tavily_is_asked_and_read():
