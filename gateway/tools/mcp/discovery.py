@@ -43,9 +43,13 @@ async def fetch_tools(
     params: dict[str, Any] = {"_meta": dict(meta)}
     for _ in range(_MOST_PAGES):
         exchange = Exchange(allowance)
-        page = await server.request(
-            "tools/list", params, timeout=max(deadline - now(), 0), bound=_LIMIT, exchange=exchange
-        )
+        left = max(deadline - now(), 0)
+        try:
+            page = await server.request("tools/list", params, timeout=left, bound=_LIMIT, exchange=exchange)
+        except ServerFault as fault:
+            if fault.bound == _LIMIT:
+                raise ServerFault(f"did not list its tools within {timeout:g} s", bound=_LIMIT) from None
+            raise
         page = _read_page(page, None if exchange.counted else allowance)
         listed, cursor = page.get("tools"), page.get("nextCursor")
         if not isinstance(listed, list):

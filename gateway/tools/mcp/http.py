@@ -5,9 +5,9 @@ is raised to the SDK that would end its tasks: a call that cannot be made is ans
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import httpcore2
 import httpx2
@@ -27,7 +27,7 @@ _SESSION_ID: Final = "mcp-session-id"
 @asynccontextmanager
 async def connect_http(endpoint: Endpoint, config: McpConfig) -> AsyncIterator[Streams]:
     """Yield the streams of a new session; nothing is sent before something is written."""
-    backend = GuardedBackend(allow_private=endpoint.private)
+    backend = _PinnedBackend(allow_private=endpoint.private)
     # How many calls run at once is bounded where they are made.
     pool = httpcore2.AsyncConnectionPool(ssl_context=endpoint.tls, max_connections=None, network_backend=backend)
     timeout = httpx2.Timeout(config.call_timeout_seconds, connect=config.connect_timeout_seconds, read=None)
@@ -41,6 +41,28 @@ async def connect_http(endpoint: Endpoint, config: McpConfig) -> AsyncIterator[S
         ),
     ):
         yield Streams(reader, writer, lambda: transport.session_id, lambda: None)
+
+
+class _PinnedBackend(GuardedBackend):
+    """Connects to the address that a host had at the session's first connection, wherever its name leads later."""
+
+    def __init__(self, *, allow_private: bool) -> None:
+        super().__init__(allow_private=allow_private)
+        self._pinned: dict[str, str] = {}
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect as the base does."""
+        place = self._pinned.get(host, host)
+        stream = await super().connect_tcp(place, port, timeout, local_address, socket_options)
+        self._pinned[host] = str(stream.get_extra_info("server_addr")[0])
+        return stream
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):

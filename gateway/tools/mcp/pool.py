@@ -71,7 +71,9 @@ class Pool:
 
     def give_back(self, key: Hashable) -> None:
         """Take note that somebody no longer uses a kept session."""
-        kept = self._kept[key]
+        kept = self._kept.get(key)
+        if kept is None:
+            return  # the pool was closed
         kept.users -= 1
         if kept.users:
             return
