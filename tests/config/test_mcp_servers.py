@@ -48,6 +48,7 @@ def test_labels_are_what_requests_can_write_and_variables_can_tell_apart(toml):
     assert found == ["mcp.servers.a_b: environment variables cannot tell it from 'a-b'; rename one of them"]
 
 
+@pytest.mark.checklist(210)
 def test_no_secret_is_shown(toml):
     text = '[mcp.servers.docs]\nurl = "http://h/v1/"\nauthorization = "s3cret1"\nheaders = { x-key = "s3cret2" }\n'
     text += '[mcp.servers.tool]\ncommand = "tool"\nargs = [""]\nenv = { TOKEN = "s3cret3", TOKEN_file = "s3cret4" }\n'

@@ -203,4 +203,8 @@ def anonymous(value: Any) -> Any:
         return {name: 0 if name.endswith("_at") and part else anonymous(part) for name, part in value.items()}
     if isinstance(value, list):
         return [anonymous(part) for part in value]
-    return re.sub(r"\b(resp|msg|rs|fc|call|ws)_[0-9a-f]{32}", r"\1_id", value) if isinstance(value, str) else value
+    return (
+        re.sub(r"\b(resp|msg|rs|fc|call|ws|mcpl|mcpr|mcp)_[0-9a-f]{32}", r"\1_id", value)
+        if isinstance(value, str)
+        else value
+    )

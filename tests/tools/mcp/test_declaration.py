@@ -26,6 +26,7 @@ def refusal(config: McpConfig = CONFIG, **tool) -> tuple[str, str]:
     return raised.value.param, raised.value.message
 
 
+@pytest.mark.checklist(204, 206)
 @pytest.mark.parametrize(
     ("tool", "param"),
     [
@@ -87,6 +88,7 @@ def test_only_configured_servers_where_the_operator_says_so():
     assert read(config, server_label="docs").url is None
 
 
+@pytest.mark.checklist(209)
 @pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "[::1]", "[::ffff:10.0.0.1]"])
 def test_private_addresses_are_refused_unless_the_operator_allows_them(host):
     assert "private or local" in refusal(McpConfig(), server_url=f"http://{host}/mcp")[1]
@@ -109,6 +111,7 @@ def test_credentials_become_headers():
     assert read(server_url=URL, headers={"Authorization": "Basic eA=="}).headers == {"authorization": "Basic eA=="}
 
 
+@pytest.mark.checklist(205)
 @pytest.mark.parametrize(
     ("require", "asked"),
     [
@@ -128,6 +131,7 @@ def test_approval_is_asked_for_as_declared(require, asked):
     assert {name: declaration.asks(name, read_only=name == "read") for name in asked} == asked
 
 
+@pytest.mark.checklist(204)
 @pytest.mark.parametrize(
     ("allowed", "taken"),
     [
@@ -145,6 +149,7 @@ def test_tools_are_allowed_as_declared(allowed, taken):
     assert {name for name in ("write", "read") if which.takes(name, read_only=name == "read")} == taken
 
 
+@pytest.mark.checklist(210)
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

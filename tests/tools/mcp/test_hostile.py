@@ -123,6 +123,7 @@ async def asks_for_input(message, writer):
     await reply(writer, message, {"resultType": "input_required", "inputRequests": {}})
 
 
+@pytest.mark.checklist(207, 209, 211)
 @pytest.mark.parametrize(
     ("answer", "why", "bound"),
     [
@@ -186,6 +187,7 @@ async def answers_others(message, writer):
     await asyncio.sleep(60)
 
 
+@pytest.mark.checklist(211)
 @pytest.mark.parametrize("answer", [drips, silent, answers_others], ids=lambda value: value.__name__)
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "tools/call"])
 async def test_a_server_that_never_comes_to_an_end_fails_in_time(raw, bench, method, answer):
@@ -223,6 +225,7 @@ async def test_a_call_that_is_given_up_leaves_no_connection_open(kit):
 # ---------------------------------------------------------------- discovery
 
 
+@pytest.mark.checklist(207)
 async def test_100_000_tools_are_not_read(raw, bench):
     raw.list_tools(*({"name": f"tool{number}", "inputSchema": {}} for number in range(100_000)))
     kit = bench.open(bench.provider(), {"server_url": raw.url})
@@ -246,6 +249,7 @@ async def test_pages_are_read_up_to_the_last(raw, bench):
     assert [tool["name"] for tool in (await kit.list()).tools] == ["a", "b", "c"]
 
 
+@pytest.mark.checklist(207)
 @pytest.mark.parametrize(
     ("cursor", "why"),
     [
@@ -267,6 +271,7 @@ async def test_pages_come_to_an_end(raw, bench, cursor, why):
     assert count <= 64
 
 
+@pytest.mark.checklist(207)
 async def test_all_servers_of_a_request_share_what_they_may_list(raw, bench):
     raw.list_tools({**TOOL, "description": "x" * 3000})
     tools = [{"server_label": label, "server_url": raw.url} for label in ("a", "b")]
@@ -277,6 +282,7 @@ async def test_all_servers_of_a_request_share_what_they_may_list(raw, bench):
     assert bench.count("rejections_total", key="mcp.max_discovery_bytes") == 1
 
 
+@pytest.mark.checklist(206)
 async def test_all_servers_of_a_request_share_how_many_tools_they_may_offer(raw, bench):
     raw.list_tools(*({**TOOL, "name": name} for name in "abc"))
     tools = [{"server_label": label, "server_url": raw.url} for label in ("a", "b")]
@@ -323,6 +329,7 @@ async def test_nobody_there_is_a_failed_listing(bench):
     assert (await kit.list()).error == "The MCP server 'docs' could not be connected to."
 
 
+@pytest.mark.checklist(209)
 async def test_a_name_that_leads_to_this_machine_is_not_called(raw, bench):
     url = raw.url.replace("127.0.0.1", "localhost")
     kit = bench.open(bench.provider(allow_private_addresses=False), {"server_url": url})
@@ -330,6 +337,7 @@ async def test_a_name_that_leads_to_this_machine_is_not_called(raw, bench):
     assert raw.methods == []
 
 
+@pytest.mark.checklist(209)
 async def test_the_address_that_was_checked_is_the_one_that_is_called(raw, bench, monkeypatch):
     asked = []
 
@@ -346,6 +354,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_called(raw, bench
     assert raw.messages[0][1]["host"].startswith("moves.example")
 
 
+@pytest.mark.checklist(209)
 async def test_a_configured_server_may_be_on_this_machine_and_proxies_are_not_asked(raw, bench, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
@@ -357,6 +366,7 @@ async def test_a_configured_server_may_be_on_this_machine_and_proxies_are_not_as
 # ---------------------------------------------------------------- secrets
 
 
+@pytest.mark.checklist(210)
 async def test_credentials_are_sent_and_never_repeated(raw, bench, caplog):
     async def answer(message, writer):
         await reply(writer, message, {"content": [{"type": "text", "text": str(raw.messages[-1][1])}]})

@@ -27,6 +27,7 @@ async def use(bench, provider, tool=None, **context) -> None:
     await kit.close()
 
 
+@pytest.mark.checklist(208)
 async def test_a_configured_server_keeps_its_session_for_each_caller(listed, bench):
     provider = bench.provider({"docs": {"url": listed.url}})
     for principal in ("ada", "ada", "bob", "ada"):
@@ -58,6 +59,7 @@ async def test_what_a_request_brings_ends_with_its_response(listed, bench):
     } == {"s1"}
 
 
+@pytest.mark.checklist(208)
 async def test_idle_sessions_are_bounded_in_number_and_time(listed, bench):
     provider = bench.provider({"docs": {"url": listed.url}}, max_idle_sessions=1)
     await use(bench, provider, principal="ada")
@@ -74,6 +76,7 @@ async def test_idle_sessions_are_bounded_in_number_and_time(listed, bench):
     assert begun(listed) == 5
 
 
+@pytest.mark.checklist(208)
 async def test_a_session_that_was_idle_is_asked_for_a_sign_of_life(listed, bench):
     provider = bench.provider({"docs": {"url": listed.url}}, session_check_seconds=0.0)
     await use(bench, provider)
@@ -83,6 +86,7 @@ async def test_a_session_that_was_idle_is_asked_for_a_sign_of_life(listed, bench
     assert begun(listed) >= 2
 
 
+@pytest.mark.checklist(208)
 async def test_a_session_the_server_has_forgotten_is_opened_again(listed, bench):
     forgotten = False
 
@@ -107,6 +111,7 @@ async def test_a_session_the_server_has_forgotten_is_opened_again(listed, bench)
     assert begun(listed) == 2
 
 
+@pytest.mark.checklist(214)
 async def test_a_listing_in_the_conversation_is_not_asked_for_again(listed, bench):
     provider = bench.provider({"docs": {"url": listed.url}})
     item = {"type": "mcp_list_tools", "server_label": "docs", "tools": [{"name": "say", "input_schema": {}}]}

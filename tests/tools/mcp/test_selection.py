@@ -1,5 +1,6 @@
 """What of servers' tools a model is offered: names, bounds, filters, and what is reused."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def test_schemas_and_descriptions_are_passed_on():
     assert found.tools == [{"name": "say", "description": "Says.", "input_schema": SCHEMA, "annotations": None}]
 
 
+@pytest.mark.checklist(204)
 def test_what_a_model_cannot_take_is_left_out_and_counted():
     reasons: list[str] = []
     selection = Selection(10, {"mcp__docs__taken"}, reasons.append)
@@ -49,6 +51,7 @@ def test_what_a_model_cannot_take_is_left_out_and_counted():
     assert (reasons.count("name"), reasons.count("schema")) == (6, 4)
 
 
+@pytest.mark.checklist(204)
 def test_the_operator_and_the_request_both_say_which_tools():
     selection = Selection(10, set(), lambda reason: None)
     read_only = {"annotations": {"readOnlyHint": True}}
@@ -73,6 +76,7 @@ LABELS = st.text("ab_-", min_size=1, max_size=8)
 NAMES = st.text("ab_-.\u00e9", min_size=1, max_size=80)
 
 
+@pytest.mark.checklist(206)
 @given(st.lists(st.tuples(LABELS, NAMES), min_size=2, max_size=20, unique=True))
 def test_no_two_tools_have_the_same_name_for_the_model(tools):
     names = [name_function(*one) for one in tools]

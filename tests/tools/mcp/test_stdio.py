@@ -17,6 +17,7 @@ def server(mode: str = "well", *arguments: str, **keys) -> dict:
     return {"docs": {"command": sys.executable, "args": (SCRIPT, mode, *arguments), **keys}}
 
 
+@pytest.mark.checklist(202, 210)
 async def test_a_program_gets_few_variables_and_its_secrets_are_not_repeated(bench, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "gateway.mcp")
     monkeypatch.setenv("GATEWAY_SECRET", "s3cret")
@@ -41,6 +42,7 @@ async def test_a_program_that_ends_fails_its_call_and_is_started_again(bench, mo
     assert bench.count("mcp_faults_total", method="tools/call") == 2
 
 
+@pytest.mark.checklist(207)
 async def test_a_line_is_counted_while_it_is_read(bench, monkeypatch):
     monkeypatch.setattr("gateway.tools.mcp.pool._FIRST_BACKOFF", 0.0)
     monkeypatch.setattr(stdio, "_GRACE_SECONDS", 0.1)
@@ -57,6 +59,7 @@ async def test_what_a_program_lists_is_counted_too(bench):
     assert "lists more than all servers of a request may together, 4096 bytes" in (await kit.list()).error
 
 
+@pytest.mark.checklist(202)
 async def test_a_program_ends_with_the_gateway_and_all_that_it_started(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(stdio, "_GRACE_SECONDS", 0.1)
     pids = tmp_path / "pids"

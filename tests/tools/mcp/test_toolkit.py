@@ -71,14 +71,17 @@ async def test_a_tool_that_is_not_offered_is_not_called(opened):
     assert result.output == "The MCP server 'docs' offers no tool 'nothing' to this response."
 
 
+@pytest.mark.checklist(212)
 async def test_trace_context_goes_into_meta(opened):
     assert (await opened.call("meta", traceparent=TRACE)).output == TRACE
 
 
+@pytest.mark.checklist(213)
 async def test_questions_of_the_server_are_declined(opened):
     assert (await opened.call("ask")).output == "declined: Sampling not supported"
 
 
+@pytest.mark.checklist(212)
 async def test_cancelling_a_call_tells_the_server(opened):
     before = (await opened.call("told")).output.count("cancelled")
     task = asyncio.create_task(opened.call("wait"))
