@@ -155,7 +155,7 @@ class Gateway:
 
     def cut_off(self) -> int:
         """End every running response as failed, which its caller is told; returns how many there were."""
-        return self.parts.engine.cut_off() + self.parts.relay.cut_off()
+        return self.parts.engine.cut_off() + self.parts.relay.cut_off() + self.parts.standalone.cut_off()
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if self._capture.active and self._capture.wants(scope):

@@ -11,12 +11,14 @@ from msgspec import Struct
 from gateway.app.access import build_authenticator
 from gateway.app.errors import StartError
 from gateway.app.limits import show_limits
+from gateway.app.sealing import build_sealer
 from gateway.app.storage import build_store
 from gateway.app.tools import build_tools
 from gateway.app.upstreams import build_upstreams, reconfigure_upstreams
 from gateway.config.schema import GatewayConfig
 from gateway.engine.relay import Relay
 from gateway.engine.service import Engine
+from gateway.engine.standalone import Standalone
 from gateway.ports import Authenticator, Clock, Ids, Store, Tools, Upstream
 from gateway.protocol.ids import UuidIds
 from gateway.storage.faults import StorageNotReady
@@ -27,6 +29,7 @@ from gateway.transport.bodies import Bodies
 from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
 from gateway.transport.relay import RelayEndpoint
+from gateway.transport.standalone import StandaloneEndpoint
 from gateway.transport.websocket import WebSocketEndpoint
 
 
@@ -51,6 +54,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         sockets: serves WebSockets at the same path.
         relay: serves the further paths of inference servers.
         bodies: reads what requests bring beside the hot path.
+        standalone: serves questions about conversations.
         readiness: knows whether new requests can be served.
         metrics: what is counted.
         tracing: starts spans.
@@ -69,6 +73,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     sockets: WebSocketEndpoint
     relay: RelayEndpoint
     bodies: Bodies
+    standalone: StandaloneEndpoint
     readiness: Readiness
     metrics: Metrics
     tracing: Tracing
@@ -111,7 +116,7 @@ def build_parts(
     if engine is None:
         engine = Engine(
             config, store=store, upstreams=upstreams, metrics=metrics, tracing=tracing, clock=clock, ids=ids,
-            tools=tools,
+            tools=tools, sealer=build_sealer(config),
         )  # fmt: skip
         # It builds before it takes, so it goes first: what fails changes nothing.
         reconfigure.insert(0, engine.reconfigure)
@@ -122,10 +127,13 @@ def build_parts(
     sockets = WebSocketEndpoint(engine, config, metrics, tracing, authenticator)
     relay = RelayEndpoint(Relay(engine, config, metrics, tracing), engine, config, metrics)
     bodies = Bodies(config)
-    reconfigure += [sockets.reconfigure, relay.reconfigure, bodies.reconfigure]
+    questions = Standalone(engine, store, config, metrics, clock, ids)
+    standalone = StandaloneEndpoint(questions, engine, config, metrics)
+    reconfigure += [sockets.reconfigure, relay.reconfigure, bodies.reconfigure, standalone.reconfigure]
     return Parts(
         config=config, authenticator=authenticator, store=store, upstreams=upstreams, tools=tools, engine=engine,
-        endpoint=endpoint, sockets=sockets, relay=relay, bodies=bodies, readiness=Readiness(store, upstreams),
+        endpoint=endpoint, sockets=sockets, relay=relay, bodies=bodies, standalone=standalone,
+        readiness=Readiness(store, upstreams),
         metrics=metrics, tracing=tracing, clock=clock, ids=ids, reconfigure=reconfigure,
     )  # fmt: skip
 

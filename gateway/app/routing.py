@@ -29,6 +29,7 @@ def build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
     return LeanLitestar(
         route_handlers=[
             build_responses_route(parts.endpoint, websockets=parts.config.websocket.enabled),
+            *parts.standalone.build_routes(),
             *ROUTES,
             *CONVERSATION_ROUTES,
             *map(parts.relay.build_route, sorted(parts.config.passthrough_paths())),

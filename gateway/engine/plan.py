@@ -9,6 +9,7 @@ from gateway.config.schema import GatewayConfig, ResponsesConfig
 from gateway.engine.commit import Lineage
 from gateway.engine.routing import Route
 from gateway.ports import Toolkit
+from gateway.protocol.compaction import Window
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest
 from gateway.protocol.turn import Turn
@@ -80,6 +81,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         route: the inference server.
         settings: bounds of the run, as they were when the turn was made.
         open_tools: opens the toolkit of the response; None where the gateway runs no tools for it.
+        window: what `items` are made of, if the history was compacted or is to be.
     """
 
     caller: Caller
@@ -91,6 +93,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     route: Route
     settings: RunSettings
     open_tools: Callable[[], Toolkit] | None = None
+    window: Window | None = None
 
     def carry(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return items of this response in the engine's form."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from gateway.engine.compaction import Compactor
 from gateway.engine.inference import Inference
 from gateway.engine.plan import Plan
 from gateway.engine.telling import Telling
@@ -35,17 +36,26 @@ class Rounds:
         plan: the response.
         inference: asks the model.
         telling: takes the events.
+        compactor: looks after the window, if the request asks for that.
         metrics: counts the rounds.
         tracing: spans of listings and calls.
     """
 
     def __init__(
-        self, plan: Plan, inference: Inference, telling: Telling, *, metrics: Metrics, tracing: Tracing
+        self,
+        plan: Plan,
+        inference: Inference,
+        telling: Telling,
+        compactor: Compactor | None,
+        *,
+        metrics: Metrics,
+        tracing: Tracing,
     ) -> None:
         self._plan = plan
         self._turn = plan.turn
         self._inference = inference
         self._telling = telling
+        self._compactor = compactor
         self._metrics = metrics
         self._tracing = tracing
         self._items = list(plan.items)
@@ -119,6 +129,8 @@ class Rounds:
     async def _converse(self, kit: Toolkit, offers: Offers, *, stream: bool) -> None:
         offer, vain = offers.first, 0
         while True:
+            if self._compactor is not None:
+                self._items = await self._compactor.relieve(self._items, self._telling)
             round_ = self._begin_round()
             await self._inference.ask(self._items, offer, stream=stream)
             self._telling.accepted = True

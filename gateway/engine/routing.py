@@ -57,6 +57,7 @@ class Routing:
         seats: their concurrent calls under the same names.
         configs: their configurations under the same names.
         responses: how requests are read, whatever the server.
+        compact_threshold: as in `RequestPolicy`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Routing:
         seats: Mapping[str, Seats],
         configs: Mapping[str, UpstreamConfig],
         responses: ResponsesConfig,
+        compact_threshold: int | None = None,
     ) -> None:
         self._named: dict[str, Route] = {}
         self._open: Route | None = None
@@ -75,7 +77,7 @@ class Routing:
             route = Route(
                 upstream=upstreams[name],
                 seats=seats[name],
-                policy=_policy(config, responses),
+                policy=_policy(config, responses, compact_threshold),
                 salted=config.cache_salt_per_principal,
                 headers=frozenset(header.lower().encode() for header in config.forward_headers),
                 model="",
@@ -172,7 +174,7 @@ def model_not_found(model: str) -> NotFound:
     return NotFound(f"The model '{model[:128]}' does not exist.", code=_MODEL_NOT_FOUND, param="model")
 
 
-def _policy(upstream: UpstreamConfig, responses: ResponsesConfig) -> RequestPolicy:
+def _policy(upstream: UpstreamConfig, responses: ResponsesConfig, compact_threshold: int | None) -> RequestPolicy:
     return RequestPolicy(
         strict=responses.strict_parameters,
         allow_fields=frozenset(upstream.allow_fields),
@@ -180,4 +182,5 @@ def _policy(upstream: UpstreamConfig, responses: ResponsesConfig) -> RequestPoli
         max_tools=responses.max_tools,
         max_input_items=responses.max_input_items,
         max_depth=responses.max_json_depth,
+        compact_threshold=compact_threshold,
     )

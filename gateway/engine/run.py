@@ -7,6 +7,7 @@ from msgspec import structs
 
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
+from gateway.engine.compaction import Compactor
 from gateway.engine.deadline import Deadline
 from gateway.engine.delivery import Channel
 from gateway.engine.failures import log_failure
@@ -41,8 +42,10 @@ class Run:
         clock: Clock,
         metrics: Metrics,
         tracing: Tracing,
+        compactor: Compactor | None = None,
     ) -> None:
         self._plan = plan
+        self._compactor = compactor
         self._settings = settings
         self._committer = committer
         self._clock = clock
@@ -165,11 +168,16 @@ class Run:
     # ------------------------------------------------------------ what the model is asked
 
     async def _infer(self, *, stream: bool) -> None:
-        plan = self._plan
-        if plan.open_tools is None:
-            await self._inference.ask(plan.items, plan.request.toolset.offers.first, stream=stream)
+        plan, compactor = self._plan, self._compactor
+        if compactor is not None and plan.request.compacts:
+            await compactor.compact(self._telling)
+        elif plan.open_tools is None:
+            items = plan.items if compactor is None else await compactor.relieve(plan.items, self._telling)
+            await self._inference.ask(items, plan.request.toolset.offers.first, stream=stream)
         else:
-            rounds = Rounds(plan, self._inference, self._telling, metrics=self._metrics, tracing=self._tracing)
+            rounds = Rounds(
+                plan, self._inference, self._telling, compactor, metrics=self._metrics, tracing=self._tracing
+            )
             await rounds.run(plan.open_tools(), stream=stream)
 
     # ------------------------------------------------------------ the end

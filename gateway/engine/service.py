@@ -1,6 +1,6 @@
 """The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from gateway.engine.admission import Admission, Place, Seats
 from gateway.engine.archive import Archive, decode_item
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer, Lineage
+from gateway.engine.compaction import Compaction
 from gateway.engine.conversations import Conversations, Hold, HoldingChannel
 from gateway.engine.delivery import Channel
 from gateway.engine.extras import Extras
@@ -20,13 +21,12 @@ from gateway.engine.room import Room
 from gateway.engine.routing import Route, Routing, model_not_found
 from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, Sessions
+from gateway.engine.toolkits import find_tools
 from gateway.engine.usage import UsageBook
-from gateway.ports import Clock, Deletion, Ids, Store, ToolContext, Toolkit, Tools, Upstream
+from gateway.ports import Clock, Deletion, Ids, Sealer, Store, Tools, Upstream
 from gateway.protocol import codec
 from gateway.protocol.approvals import require_servers, settle_approvals
-from gateway.protocol.errors import (
-    GatewayError,
-)
+from gateway.protocol.errors import GatewayError
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.hosted_history import recall_hosted
 from gateway.protocol.ids import prefix_of
@@ -49,11 +49,13 @@ class Engine:
         clock: time of creation and completion.
         ids: mints every id.
         tools: what the gateway runs itself; None for nothing.
+        sealer: seals notes of compacted histories; None where there are none.
 
     Attributes:
         routing: where models go, by the configuration in effect.
         usage: the tokens of each principal.
         conversations: what callers do with conversations.
+        compaction: windows, notes and summaries.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Engine:
         clock: Clock,
         ids: Ids,
         tools: Tools | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
         self._store = store
         self._tools = tools
@@ -83,6 +86,7 @@ class Engine:
         self._room = Room(store, clock, config)
         self.conversations = Conversations(store, clock, ids, self._room, config)
         self._committer = Committer(store, ids, metrics, self._room)
+        self.compaction = Compaction(config.compaction, sealer, metrics, tracing)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())
         self.usage = UsageBook(store, clock, ids, metrics, config.storage)
@@ -116,7 +120,10 @@ class Engine:
             self._seats[name].resize(upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
 
     def _adopt(self, config: GatewayConfig) -> None:
-        self.routing = Routing(self._upstreams, self._seats, config.upstream_map(), config.responses)
+        self.compaction.reconfigure(config.compaction)
+        self.routing = Routing(
+            self._upstreams, self._seats, config.upstream_map(), config.responses, self.compaction.threshold
+        )
         self._responses = config.responses
         self._settings = RunSettings.read(config)
         self._sessions.reconfigure(config.websocket)
@@ -207,12 +214,13 @@ class Engine:
         if hold is not None:
             history = hold.recall(history, new)
         shown = drop_incomplete_calls(new)
-        match_outputs(history, shown)
+        match_outputs(history, shown, complete=not request.compacts)
         items = [*history, *shown]
         request = load_tools(request, items, route.policy, types=self._tools)
         told = recall_hosted(items)
         if told is not items:
             require_servers(settle_approvals(items, len(history)), request.toolset.hosted)
+        window = self.compaction.find_window(caller.principal, request, items, len(history))
         settings = self._settings
         if request.toolset.unsupported:
             self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
@@ -230,7 +238,7 @@ class Engine:
             caller=caller,
             request=request,
             inputs=new,
-            items=request.toolset.carriage.carry(told),
+            items=request.toolset.carriage.carry(told) if window is None else window.show(),
             turn=turn,
             lineage=Lineage(
                 history=stored,
@@ -240,7 +248,8 @@ class Engine:
             ),
             route=route,
             settings=settings,
-            open_tools=self._find_tools(caller, request, turn, items, len(history)) if request.toolset.hosted else None,
+            open_tools=find_tools(self._tools, caller, request, turn, items, len(history)),
+            window=window,
         )
 
     async def answer(self, plan: Plan) -> bytes:
@@ -370,6 +379,7 @@ class Engine:
             clock=self._clock,
             metrics=self._metrics,
             tracing=self._tracing,
+            compactor=self.compaction.begin(plan),
         )
         self._runs[plan.response_id] = run
         if plan.lineage.hold is not None:
@@ -382,19 +392,3 @@ class Engine:
         del self._runs[plan.response_id]
         if plan.turn.usage is not None:
             self.usage.count(plan.caller.principal, plan.turn.response.model, plan.turn.usage)
-
-    def _find_tools(
-        self, caller: Caller, request: CreateRequest, turn: Turn, items: list[dict[str, Any]], first_new: int
-    ) -> Callable[[], Toolkit] | None:
-        """Return what opens the gateway's tools for a response; a warm-up needs none."""
-        if self._tools is None or not request.generate:
-            return None
-        context = ToolContext(
-            principal=caller.principal,
-            response_id=turn.response.id,
-            include=frozenset(request.fields.include or ()),
-            items=items,
-            first_new=first_new,
-            names=request.toolset.names,
-        )
-        return partial(self._tools.open, request.toolset.hosted, context)

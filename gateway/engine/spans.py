@@ -100,6 +100,11 @@ def conclude_call(span: Span, round_: Round, *, first_chunk_seconds: float | Non
         span.annotate({names.ATTR_OUTPUT_MESSAGES: _cut(messages, content_bytes)})
 
 
+def conclude_summary(span: Span, usage: Usage | None) -> None:
+    """Say that a call was made to have a history summarized, and what it took."""
+    span.annotate({names.ATTR_CALL_PURPOSE: names.PURPOSE_COMPACTION, **_describe_usage(usage)})
+
+
 def _find_reason(round_: Round, output: Sequence[Any]) -> str:
     """Return why a model stopped, in the words of the conventions."""
     if not round_.ended:

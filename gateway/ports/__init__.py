@@ -91,6 +91,7 @@ __all__ = [
     "StoredConversation",
     "StoredItem",
     "StoredResponse",
+    "TokenQuestion",
     "ToolContext",
     "Toolkit",
     "Tools",
@@ -186,6 +187,18 @@ class UpstreamExchange(Protocol):
         ...
 
 
+class TokenQuestion(Struct, frozen=True, kw_only=True):
+    """How a server is asked how many tokens a request has.
+
+    Attributes:
+        target: path below the server's base.
+        body: what is posted there; the answer holds the number as `count` or `input_tokens`.
+    """
+
+    target: str
+    body: Mapping[str, Any]
+
+
 class Dialect(Protocol):
     """What one kind of inference server accepts and how it words its refusals."""
 
@@ -196,6 +209,10 @@ class Dialect(Protocol):
 
     def adapt(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the upstream request body with what this server would reject mended or left out."""
+        ...
+
+    def ask_tokens(self, body: dict[str, Any]) -> TokenQuestion | None:
+        """Return how to ask for the tokens of an adapted body; None for a server that cannot tell."""
         ...
 
 

@@ -19,6 +19,7 @@ GatewayError
 ├── ResourceLimitExceeded          502, names the config key and its limit
 ├── UpstreamError                  502
 │   ├── UpstreamRefused            the upstream's own status
+│   ├── CompactionFailed           502
 │   ├── UpstreamUnavailable        502, nothing was accepted
 │   └── UpstreamTimeout            504
 ├── Unavailable                    503 with Retry-After
@@ -299,6 +300,12 @@ class UpstreamError(GatewayError):
     status = 502
     type = UPSTREAM_ERROR
     code = "upstream_error"
+
+
+class CompactionFailed(UpstreamError):
+    """No note could be made of a history that is too long to go on with, or that was asked to be compacted."""
+
+    code = "compaction_failed"
 
 
 class UpstreamRefused(UpstreamError):

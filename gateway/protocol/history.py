@@ -17,10 +17,15 @@ def drop_incomplete_calls(history: Iterable[dict[str, Any]]) -> list[dict[str, A
     return [item for item in history if not (item.get("type") in CLIENT_CALLS and item.get("status") == "incomplete")]
 
 
-def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> None:
+def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]], *, complete: bool = True) -> None:
     """Check that the new input answers every pending call, each once, and nothing else.
 
     An output belongs to the nearest earlier unanswered call of its id.
+
+    Args:
+        history: what came before.
+        new: the new input.
+        complete: no call may go on waiting.
 
     Raises:
         InvalidRequest: `invalid_tool_output` for an unknown, duplicate or mismatched output, `missing_tool_output`
@@ -43,7 +48,7 @@ def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any
                 answered.add(call_id)
             elif position >= first_new:
                 raise _refuse_output(str(kind), call_id, waiting, duplicate=call_id in answered)
-    if pending:
+    if pending and complete:
         call_id, kind = next(iter(pending.items()))
         raise InvalidRequest(
             f"No tool output found for {_name(kind)} {call_id[:128]}.", code="missing_tool_output", param="input"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gateway.protocol.compaction import TRIGGER
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.items import INPUT_TYPES
 
@@ -114,6 +115,11 @@ def _check_other(item: dict[str, Any], kind: str, path: str, remote_images: bool
         for key in ("summary", "content"):
             if key in item and not isinstance(item[key], str):
                 _check_content(item[key], f"{path}.{key}", remote_images)
+    elif kind == TRIGGER:
+        # One at the end has been taken away.
+        raise InvalidRequest(
+            f"'{path}' is a compaction_trigger, which must be the last item.", code="invalid_value", param=path
+        )
 
 
 def _check_message(item: dict[str, Any], path: str, remote_images: bool) -> None:

@@ -10,8 +10,10 @@ from msgspec import Meta, Struct, structs
 
 from gateway.protocol import codec
 from gateway.protocol.choice import Offer
+from gateway.protocol.compaction import read_threshold, refuse_compaction, split_trigger
 from gateway.protocol.conversations import Metadata, read_conversation_id
 from gateway.protocol.errors import InvalidRequest
+from gateway.protocol.hosted_history import recall_hosted
 from gateway.protocol.inputs import json_type, read_input
 from gateway.protocol.mismatch import read_fields
 from gateway.protocol.response import ConversationRef, Response
@@ -31,6 +33,8 @@ class RequestPolicy(Struct, frozen=True, kw_only=True):
         max_tools: most entries of `tools`, those inside namespaces included.
         max_input_items: most items of `input`.
         max_depth: deepest nesting of the body.
+        compact_threshold: tokens from which a request's window is compacted where it names no number itself; None where
+            there is no compaction.
     """
 
     strict: bool = False
@@ -39,6 +43,7 @@ class RequestPolicy(Struct, frozen=True, kw_only=True):
     max_tools: int = 1024
     max_input_items: int = 10_000
     max_depth: int = 100
+    compact_threshold: int | None = None
 
 
 class CreateFields(Struct, kw_only=True):
@@ -100,7 +105,6 @@ OPERATORS_FIELDS = frozenset(
 )  # fmt: skip
 
 _UNAVAILABLE: dict[str, str] = {
-    "context_management": "Server-side compaction is not available; send the request without it.",
     "prompt": "Prompt templates are not available; send the instructions and input themselves.",
 }
 UNSUPPORTED: dict[str, str] = {
@@ -126,6 +130,8 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
         toolset: what the tools become.
         generate: the model is to be asked; False for a warm-up, which only prepares what a later create continues.
         conversation_id: the conversation it goes on with and adds to, or None.
+        threshold: tokens from which the window is compacted, or None.
+        compacts: the window is to be compacted now, and nothing else.
     """
 
     fields: CreateFields
@@ -134,6 +140,8 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
     toolset: Toolset
     generate: bool = True
     conversation_id: str | None = None
+    threshold: int | None = None
+    compacts: bool = False
 
     @property
     def model(self) -> str:
@@ -149,6 +157,10 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
     def stream(self) -> bool:
         """Whether the caller wants an event stream."""
         return bool(self.fields.stream)
+
+    def carry(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a history in the engine's form."""
+        return self.toolset.carriage.carry(recall_hosted(history))
 
 
 def read_request(body: bytes, policy: RequestPolicy) -> CreateRequest:
@@ -189,7 +201,10 @@ def check_request(
             code="missing_required_parameter",
             param="input",
         )
-    items = read_input(fields.input, max_items=policy.max_input_items, remote_images=policy.remote_images)
+    given, compacts = split_trigger(fields.input)
+    if (fields.context_management or compacts) and policy.compact_threshold is None:
+        raise refuse_compaction("input" if compacts else "context_management")
+    items = read_input(given, max_items=policy.max_input_items, remote_images=policy.remote_images)
     loaded = list_loaded(items)
     return CreateRequest(
         fields=fields,
@@ -198,6 +213,8 @@ def check_request(
         toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools, types=types, loaded=loaded),
         generate=generate,
         conversation_id=conversation_id,
+        threshold=read_threshold(fields.context_management, policy.compact_threshold or 0),
+        compacts=compacts and generate,
     )
 
 

@@ -153,6 +153,36 @@ class ModelList(Struct, kw_only=True):
     data: list[Any]
 
 
+class CompactedWindow(Struct, kw_only=True):
+    """A conversation made shorter: the input of one that goes on from there.
+
+    Attributes:
+        id: names nothing that is stored.
+        created_at: Unix seconds.
+        output: the user's messages, a compaction item, and calls that still wait for their outputs.
+        usage: the tokens of the inference that made the note.
+    """
+
+    id: str
+    object: str = "response.compaction"
+    created_at: int
+    output: list[Any]
+    usage: Usage
+
+
+class InputTokens(Struct, kw_only=True):
+    """How long a request is for the model.
+
+    Attributes:
+        input_tokens: as the inference server counts them.
+        estimated: there only where the server cannot say, and the number is a guess.
+    """
+
+    object: str = "response.input_tokens"
+    input_tokens: int
+    estimated: bool | UnsetType = UNSET
+
+
 def _count(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
 

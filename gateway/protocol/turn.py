@@ -15,10 +15,13 @@ from gateway.protocol.accumulator import Accumulator, SummaryMode
 from gateway.protocol.announcer import Round
 from gateway.protocol.carriage import Carriage
 from gateway.protocol.citations import Source, Sources
+from gateway.protocol.compaction import COMPACTION
+from gateway.protocol.compaction_slot import CompactionSlot
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, UpstreamError
 from gateway.protocol.events import ErrorDetail, ErrorEvent, Event
 from gateway.protocol.hosted import HostedResult, HostedTool, Listed
 from gateway.protocol.hosted_slots import HostedSlot, ListingSlot
+from gateway.protocol.ids import prefix_of
 from gateway.protocol.ledger import Ledger
 from gateway.protocol.lifecycle import Phase, move
 from gateway.protocol.limits import MINIMAL_ERROR_BYTES, Limits
@@ -74,6 +77,7 @@ class Turn:
         self._owed: list[Event] = []
         self.usage: Usage | None = None
         self._reason: str | None = None
+        self._mint = mint
         self._items = Accumulator(
             self.ledger,
             mint,
@@ -209,6 +213,21 @@ class Turn:
     def cut_short(self, reason: str) -> None:
         """Let the response end as incomplete."""
         self._reason = reason
+
+    # ------------------------------------------------------------ compaction
+
+    def tell_compaction(self, token: str) -> list[Event]:
+        """Take the sealed note of a history and return the client's events, numbered.
+
+        Raises:
+            ResourceLimitExceeded: as `ingest`; nothing was taken.
+        """
+        slot = CompactionSlot(self._mint(prefix_of(COMPACTION)), token)
+        return self._number(self._items.open(self.open_round(), [slot]))
+
+    def count(self, usage: Usage | None) -> None:
+        """Add the tokens of an inference that is no round."""
+        self.usage = add_usage(self.usage, usage)
 
     # ------------------------------------------------------------ the way out
 

@@ -82,6 +82,7 @@ class Metrics:
         self._declare_limits()
         self._declare_sockets()
         self._declare_storage()
+        self._declare_compaction()
         self._declare_tokens()
         self._declare_tools()
 
@@ -135,6 +136,10 @@ class Metrics:
         self.tool_output_bytes = self._histogram(names.TOOL_OUTPUT_BYTES)
         self.tool_listings_total = self._counter(names.TOOL_LISTINGS)
         self.tool_rounds = self._histogram(names.TOOL_ROUNDS)
+
+    def _declare_compaction(self) -> None:
+        self.compactions_total = self._counter(names.COMPACTIONS)
+        self.compaction_seconds = self._histogram(names.COMPACTION_SECONDS)
 
     def _declare_storage(self) -> None:
         self.storage_load = load = StorageLoad()

@@ -84,7 +84,7 @@ class ResponsesEndpoint:
             else:
                 async with ClientWatch(connection):
                     answer = await self._engine.answer(plan)
-                await _send_json(answer, send, headers)
+                await send_json(answer, send, headers)
 
     async def _stream(self, plan: Plan, stream: EventStream, connection: ClientConnection) -> None:
         try:
@@ -94,7 +94,8 @@ class ResponsesEndpoint:
             stream.close()
 
 
-async def _send_json(body: bytes, send: Send, headers: RawHeaders) -> None:
+async def send_json(body: bytes, send: Send, headers: RawHeaders) -> None:
+    """Send a whole answer."""
     start: HTTPResponseStartEvent = {
         "type": "http.response.start",
         "status": 200,
@@ -158,9 +159,14 @@ async def _body_chunks(receive: Receive) -> AsyncIterator[bytes]:
             return
 
 
+def list_headers(place: Place) -> RawHeaders:
+    """Return what is left for the holder of a place."""
+    return [(name.encode(), value.encode()) for name, value in place.headers.items()]
+
+
 def _extra_headers(plan: Plan, place: Place) -> RawHeaders:
     toolset = plan.request.toolset
-    headers = [(name.encode(), value.encode()) for name, value in place.headers.items()]
+    headers = list_headers(place)
     if toolset.unsupported:
         headers.append((b"x-gateway-unsupported-tools", toolset.name_unsupported().encode("ascii")))
     return headers

@@ -19,6 +19,8 @@ from gateway.transport.health import health, livez, readyz, version
 from gateway.transport.paging import read_page
 
 RESPONSES_PATH = "/v1/responses"
+COMPACT_PATH = RESPONSES_PATH + "/compact"
+INPUT_TOKENS_PATH = RESPONSES_PATH + "/input_tokens"
 RESPONSE_PATH = RESPONSES_PATH + "/{response_id:str}"
 _TRUE = frozenset({"true", "1"})
 _FALSE = frozenset({"false", "0", ""})

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.ports import Dialect
+from gateway.ports import Dialect, TokenQuestion
 from gateway.upstream.chat import ChatDialect
 from gateway.upstream.llamacpp import LlamaCppDialect
 from gateway.upstream.replay import close_item, drop_empty_tools, mend_items
@@ -19,6 +19,10 @@ class GenericDialect:
     def adapt(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body with replayed items closed and without an empty tool list."""
         return drop_empty_tools(mend_items(body, close_item))
+
+    def ask_tokens(self, body: dict[str, Any]) -> TokenQuestion | None:  # noqa: ARG002
+        """Return None: no one way is known."""
+        return None
 
 
 def find_dialect(name: str, *, chat: bool = False) -> Dialect:

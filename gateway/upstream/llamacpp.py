@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from gateway.ports import TokenQuestion
 from gateway.upstream.replay import Item, close_item, drop_empty_tools, mend_items, read_reasoning
+from gateway.upstream.token_questions import ask_llamacpp
 
 
 class LlamaCppDialect:
@@ -15,6 +17,10 @@ class LlamaCppDialect:
         adapted = drop_empty_tools(mend_items(body, _mend))
         adapted.pop("previous_response_id", None)
         return adapted
+
+    def ask_tokens(self, body: dict[str, Any]) -> TokenQuestion | None:
+        """Return the question as the API has it."""
+        return ask_llamacpp(body)
 
 
 def _mend(item: Item) -> Item | None:

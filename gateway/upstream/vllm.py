@@ -2,7 +2,11 @@
 
 from typing import Any
 
+from gateway.ports import TokenQuestion
+from gateway.protocol.errors import InvalidRequest
+from gateway.upstream.chat.request import write_request
 from gateway.upstream.replay import Item, close_item, drop_empty_tools, join_text, mend_items, read_reasoning
+from gateway.upstream.token_questions import ask_vllm
 
 _INCLUDE = (
     "code_interpreter_call.outputs",
@@ -29,8 +33,8 @@ class VllmDialect:
         """Return the body with what vLLM would refuse, misread or crash on mended or left out.
 
         Left out are nulls, unknown `include` values and service tiers, `prompt` and the prompt cache options, and of
-        `reasoning` all but effort and summary. Items keep only the members vLLM reads. What stays wrong, such as a
-        required tool without tools, is the caller's error to see.
+        `reasoning` all but effort and summary; and compaction items of others. Items keep only the members vLLM reads.
+        What stays wrong, such as a required tool without tools, is the caller's error to see.
         """
         adapted = {key: value for key, value in body.items() if value is not None and key not in _REFUSED}
         if isinstance(adapted.get("include"), list):
@@ -40,6 +44,14 @@ class VllmDialect:
         if not accepts_service_tier(adapted.get("service_tier", "auto")):
             del adapted["service_tier"]
         return drop_empty_tools(mend_items(adapted, _mend))
+
+    def ask_tokens(self, body: dict[str, Any]) -> TokenQuestion | None:
+        """Return a question for its tokenizer."""
+        try:
+            return ask_vllm(write_request(body, max_tokens="max_tokens"))
+        except InvalidRequest:
+            # An item that chats have no form for.
+            return None
 
 
 def accepts_include(value: Any) -> bool:
@@ -73,6 +85,9 @@ def _mend(item: Item) -> Item | None:
             return close_item(_pick(item, _CALL_KEYS))
         case "function_call_output":
             return close_item(_mend_output(_pick(item, _OUTPUT_KEYS)))
+        case "compaction":
+            # Sealed by somebody else, and nothing it could read.
+            return None
         case _:
             return close_item({key: value for key, value in item.items() if value is not None})
 

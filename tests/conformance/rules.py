@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.schema import STATUSLESS
 from conformance.wire import Violation, WireEvent, take_apart
 
 Data = dict[str, Any]
@@ -196,7 +197,8 @@ class Judge:
         changed = [name for name in fixed if shown.get(name) != item.added.get(name)]
         if changed:
             yield "item identity", f"{changed} changed between added and done"
-        if shown.get("status") not in ("completed", "incomplete", "failed"):
+        ends = (None,) if shown.get("type") in STATUSLESS else ("completed", "incomplete", "failed")
+        if shown.get("status") not in ends:
             yield "item status", f"done item has status {shown.get('status')!r}"
         for key, part in item.parts.items():
             if not part.text_done and (part.has_text or not part.type):
@@ -215,7 +217,8 @@ class Judge:
             yield "item identity", f"item id {shown.get('id')!r} was used before"
         yield from _check_id(ID_PREFIXES.get(str(shown.get("type")), "[a-z]+"), shown.get("id"))
         texts = {name: shown[name] for name in ("content", "arguments", "input", "summary") if shown.get(name)}
-        if shown.get("status") != "in_progress" or texts:
+        begins = None if shown.get("type") in STATUSLESS else "in_progress"
+        if shown.get("status") != begins or texts:
             yield "opening item", f"added with status {shown.get('status')!r} and {json.dumps(texts)[:80]}"
         item = Item(shown)
         if shown.get("type") in ("function_call", "custom_tool_call"):

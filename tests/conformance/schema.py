@@ -12,6 +12,8 @@ Fields = Mapping[str, str]
 
 TABLE = Path(__file__).with_name("events.json")
 STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
+# Items that are there whole or not at all.
+STATUSLESS = frozenset({"compaction"})
 NUMBERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs")
 NEVER_NULL = (*NUMBERS, "text", "truncation", "service_tier", "metadata", "store", "background")
 PARTS: Mapping[str, Fields] = {
@@ -67,14 +69,13 @@ class Schema:
         return faults
 
     def check_item(self, item: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with one output item; beyond the table every item carries an id and a status."""
+        """Return what is wrong with one output item; beyond the table every item carries an id and most a status."""
         entry = self._items.get(item.get("type", ""))
         if entry is None:
             return [f"unknown item type {item.get('type')!r}"]
         faults = list(_check_entry(entry, item))
-        faults += [
-            f"item {name} is {item.get(name)!r}" for name in ("id", "status") if not isinstance(item.get(name), str)
-        ]
+        always = ("id",) if item["type"] in STATUSLESS else ("id", "status")
+        faults += [f"item {name} is {item.get(name)!r}" for name in always if not isinstance(item.get(name), str)]
         parts = [*(item.get("content") or []), *(item.get("summary") or [])]
         return [f"{item['type']}: {fault}" for fault in [*faults, *(f for part in parts for f in _check_part(part))]]
 

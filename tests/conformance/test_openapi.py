@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.timeout(SECONDS + 50)]
 
 async def answer(request: Request, reply: Reply) -> None:
     """Answer every model as a real engine did."""
-    name = "vllm-0.32.0/reasoning_stream" if request.body.get("stream") else "vllm-0.32.0/empty_output_nonstream"
+    name = "vllm-0.32.0/reasoning_stream" if request.body.get("stream") else "vllm-0.32.0/text_nonstream"
     raw = captures.load(name).raw
     await (reply.stream(raw) if request.body.get("stream") else reply.whole(raw))
 

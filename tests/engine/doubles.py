@@ -11,6 +11,7 @@ from typing import Any
 from harness.engine import Answer
 
 from gateway.config.schema import (
+    CompactionConfig,
     EngineConfig,
     GatewayConfig,
     ResponsesConfig,
@@ -22,7 +23,7 @@ from gateway.config.schema import (
 from gateway.engine.delivery import EncodedEvent
 from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
-from gateway.ports import StoredResponse, Tools, UpstreamCall, UpstreamHealth
+from gateway.ports import Sealer, SealMismatch, StoredResponse, Tools, UpstreamCall, UpstreamHealth
 from gateway.protocol.errors import UpstreamRefused
 from gateway.storage.memory import MemoryStore
 from gateway.telemetry.metrics import Metrics
@@ -148,6 +149,9 @@ class Plain:
     def adapt(self, body: Json) -> Json:
         return body
 
+    def ask_tokens(self, body: Json) -> None:
+        return None
+
 
 class ScriptedUpstream:
     """Plays one reply per call, in order, and remembers the calls."""
@@ -192,6 +196,21 @@ class ScriptedUpstream:
 
     async def close(self) -> None:
         """Nothing to close."""
+
+
+class OpenSealer:
+    """Seals for everybody to read, so that a test can."""
+
+    def seal(self, principal: str, kind: str, plaintext: bytes) -> str:
+        return json.dumps(["sealed", principal, kind, plaintext.decode()])
+
+    def unseal(self, principal: str, kind: str, token: str) -> bytes | None:
+        if not token.startswith('["sealed"'):
+            return None
+        _, owner, sealed_as, plaintext = json.loads(token)
+        if (owner, sealed_as) != (principal, kind):
+            raise SealMismatch
+        return plaintext.encode()
 
 
 class HeldStore(MemoryStore):
@@ -306,6 +325,8 @@ class Bench:
         upstream: Json | None = None,
         responses: Json | None = None,
         telemetry: Json | None = None,
+        compaction: Json | None = None,
+        sealer: Sealer | None = None,
         deadline: float = LONG,
         tracing: Tracing | None = None,
         tools: Tools | None = None,
@@ -324,6 +345,7 @@ class Bench:
             engine=EngineConfig(run_deadline_seconds=deadline, max_rounds=rounds),
             tools=ToolsConfig(**(bounds or {})),
             telemetry=TelemetryConfig(**(telemetry or {})),
+            compaction=CompactionConfig(**(compaction or {})),
         )
         self.engine = Engine(
             self.config,
@@ -334,6 +356,7 @@ class Bench:
             clock=self.clock,
             ids=CountingIds(),
             tools=tools and ToolRegistry([tools], Gate(self.config.tools, self.metrics)),
+            sealer=sealer,
         )
 
     async def plan(self, principal: str = "local", transport: str = "json", **fields: Any) -> Plan:

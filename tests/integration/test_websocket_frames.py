@@ -62,7 +62,7 @@ WRONG_BODIES: list[dict[str, Any]] = [
     {"conversation": "conv_1", "previous_response_id": NOBODY},
     {"background": True},
     {"prompt": {"id": "pmpt_1"}},
-    {"context_management": [{"type": "compaction"}]},
+    {"context_management": [{"type": "other"}]},
     {"truncation": "sometimes"},
     {"request_id": "mine"},
 ]

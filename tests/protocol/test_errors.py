@@ -15,6 +15,7 @@ TABLE = {
     errors.RateLimitExceeded: (429, "rate_limit_error", "rate_limit_exceeded"),
     errors.InsufficientQuota: (429, "insufficient_quota", "insufficient_quota"),
     errors.UpstreamError: (502, "upstream_error", "upstream_error"),
+    errors.CompactionFailed: (502, "upstream_error", "compaction_failed"),
     errors.UpstreamUnavailable: (502, "upstream_error", "upstream_unavailable"),
     errors.UpstreamTimeout: (504, "upstream_error", "upstream_timeout"),
     errors.Unavailable: (503, "service_unavailable_error", "server_is_overloaded"),

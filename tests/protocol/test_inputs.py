@@ -88,7 +88,6 @@ def test_content_parts_pass(parts):
         {"type": "reasoning", "summary": "text", "content": "text"},
         {"type": "reasoning"},
         {"type": "compaction", "encrypted_content": "x"},
-        {"type": "compaction_trigger"},
         {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
         {"type": "shell_call_output", "call_id": "c", "output": []},
         {"type": "local_shell_call", "call_id": "c", "action": {}},

@@ -34,6 +34,9 @@ class CompactionConfig(Section, frozen=True, kw_only=True):
             "on: the gateway does not start without; off: such requests are refused."
         ),
     ] = "auto"
+    default_threshold: Annotated[
+        Count, doc("Tokens from which a window is compacted where a request asks for it without a number.", live=True)
+    ] = 100_000
     max_summary_tokens: Annotated[Count, doc("Longest note, in the model's tokens.", live=True)] = 2048
     timeout_seconds: Annotated[Duration, doc("Time for making one note; then it has failed.", live=True)] = 120.0
     max_failures: Annotated[

@@ -139,6 +139,7 @@ CREATE = (
         unsupported_parameter="a field that is not offered, or kept for the operator",
         invalid_tool_output="a tool output answers no waiting call, or one of another kind",
         missing_tool_output="a call has no output",
+        invalid_encrypted_content="a compaction item was made for another caller, or by another version",
         item_not_found="an `item_reference` names no item of the caller",
         history_too_long="the history behind `previous_response_id` is too long",
         mutually_exclusive_parameters="both `conversation` and `previous_response_id` are given",
@@ -152,6 +153,7 @@ CREATE = (
     _fail(errors.RequestTooLarge, "the body is too large"),
     _fail(errors.InsufficientQuota, "what the caller has stored takes as much room as it may"),
     _fail(errors.UpstreamError, "the inference server's body is no response", "upstream_invalid_body"),
+    _fail(errors.CompactionFailed, "the model wrote no usable note of a history that was to be compacted"),
     _fail(errors.UpstreamError, "an event of the inference server could not be read", "upstream_invalid_event"),
     Failure(
         errors.RESOURCE_LIMIT_CODE,

@@ -21,7 +21,7 @@ from gateway.transport.openapi.operation import (
     describe_query,
 )
 from gateway.transport.openapi.schemas import Schema, refer
-from gateway.transport.routes import RESPONSES_PATH
+from gateway.transport.routes import COMPACT_PATH, INPUT_TOKENS_PATH, RESPONSES_PATH
 
 
 def _link(operation: str) -> Schema:
@@ -51,9 +51,11 @@ _CHECKS: Schema = {"oneOf": [refer("Verdict"), refer("Report")]}
 
 _PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
-# The raw route of the hot path tells nobody its methods: method to operation, for its one path.
+# Raw routes tell nobody their methods: method to operation, by path.
 RAW_ROUTES: Mapping[str, Mapping[str, str]] = {
     RESPONSES_PATH: {"POST": "create_response", "GET": "open_websocket"},
+    COMPACT_PATH: {"POST": "compact_conversation"},
+    INPUT_TOKENS_PATH: {"POST": "count_tokens"},
 }
 
 # By the name of the handler.
@@ -96,6 +98,30 @@ OPERATIONS: Mapping[str, Operation] = {
         tag=RESPONSES,
         answers={},
         failures=failures.UPGRADE,
+    ),
+    "compact_conversation": Operation(
+        summary="Make a conversation shorter",
+        description=(
+            "Has the model write a note of the conversation, and returns what is to be sent as `input` from then on: "
+            "the user's messages, an item that holds the note sealed, and calls that still wait for their outputs. "
+            "Nothing is stored, and the id continues nothing. Tools are not looked at."
+        ),
+        tag=RESPONSES,
+        body=refer("CreateRequest"),
+        examples={"a conversation": {"model": "qwen3", "input": [{"role": "user", "content": "Say hello."}]}},
+        answers={200: answer_json("CompactedWindow", "The shorter conversation.")},
+        failures=failures.CREATE,
+        refusals=True,
+    ),
+    "count_tokens": Operation(
+        summary="Count the tokens of a request",
+        description="Says how many tokens the same body would have for the model if a response were made of it.",
+        tag=RESPONSES,
+        body=refer("CreateRequest"),
+        examples={"a text": {"model": "qwen3", "input": "Say hello."}},
+        answers={200: answer_json("InputTokens", "The number.")},
+        failures=failures.CREATE,
+        refusals=True,
     ),
     "retrieve_response": Operation(
         summary="Read a stored response",

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from gateway.protocol import inputs
+from gateway.protocol.compaction import COMPACTION
 from gateway.protocol.conversations import MAX_NEW_ITEMS, ConversationUpdateFields
 from gateway.protocol.items import INPUT_TYPES
 from gateway.protocol.requests import OPERATORS_FIELDS, UNSUPPORTED, CreateFields
@@ -25,6 +26,7 @@ _NOTES = {
     "previous_response_id": "The stored response to continue; its items come before `input`.",
     "store": "Whether to keep the response so that it can be read and continued; true unless said otherwise.",
     "stream": "Whether to answer with an event stream.",
+    "context_management": "Compaction of the input; of several entries the last counts.",
     "tools": "Hosted tools are left out and named in the header `x-gateway-unsupported-tools`.",
     "multi_agent": "Not supported; it may be sent switched off.",
 }
@@ -83,6 +85,7 @@ def _build_request() -> Schema:
     properties["tool_choice"] = {"oneOf": [refer("ToolChoice"), null]}
     reference = _object({"id": _NAME}, ["id"])
     properties["conversation"] = {"oneOf": [_NAME, reference, null]}
+    properties["context_management"] = {"oneOf": [{"type": "array", "items": _build_compaction()}, null]}
     properties["multi_agent"] = {"type": ["object", "null"], "properties": {"enabled": {"enum": [False, None]}}}
     for name, advice in UNSUPPORTED.items():
         properties[name] = {"enum": _accepted(name), "description": f"Not supported. {advice}"}
@@ -104,6 +107,15 @@ def _build_request() -> Schema:
             _object({"conversation": {"not": null}}, ["conversation"]),
         ],
     )
+
+
+def _build_compaction() -> Schema:
+    number: Schema = {
+        "type": ["integer", "null"],
+        "minimum": 1,
+        "description": "Tokens from which the input is compacted; the operator's number where there is none.",
+    }
+    return _object({"type": {"const": COMPACTION}, "compact_threshold": number}, ["type"])
 
 
 def _accepted(name: str) -> list[Any]:

@@ -13,7 +13,15 @@ from gateway.protocol.conversations import Conversation, DeletedConversation
 from gateway.protocol.envelope import ErrorEnvelope
 from gateway.protocol.events import CATALOGUE
 from gateway.protocol.lifecycle import Phase
-from gateway.protocol.response import DeletedResponse, ItemList, Model, ModelList, Response
+from gateway.protocol.response import (
+    CompactedWindow,
+    DeletedResponse,
+    InputTokens,
+    ItemList,
+    Model,
+    ModelList,
+    Response,
+)
 from gateway.transport.health import Live, Report, Verdict, Version
 
 Schema = dict[str, Any]
@@ -24,8 +32,8 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re
 _ITEMS: tuple[type[Struct], ...] = (items.Message, items.Reasoning, items.FunctionCall, items.CustomToolCall)
 _PARTS: tuple[type[Struct], ...] = (items.OutputText, items.Refusal, items.ReasoningText, items.SummaryText)
 _ANSWERS: tuple[type[Struct], ...] = (
-    Response, DeletedResponse, Conversation, DeletedConversation, ItemList, Model, ModelList, Live, Report, Verdict,
-    Version, ErrorEnvelope,
+    Response, CompactedWindow, InputTokens, DeletedResponse, Conversation, DeletedConversation, ItemList, Model,
+    ModelList, Live, Report, Verdict, Version, ErrorEnvelope,
 )  # fmt: skip
 
 
@@ -131,6 +139,7 @@ def _refinements() -> dict[tuple[type[Struct], str], Schema]:
         (Response, "instructions"): {"type": ["string", "null"]},
         (Response, "tool_choice"): {"type": ["string", "object"]},
         (Response, "tools"): {"type": "array", "items": {"type": "object"}},
+        (CompactedWindow, "output"): {"type": "array", "items": {"type": "object"}},
         (ItemList, "data"): {"type": "array", "items": refer("ListedItem")},
         (ModelList, "data"): {"type": "array", "items": refer(Model.__name__)},
         **{(event, "item"): item for event in (events.OutputItemAdded, events.OutputItemDone)},

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
-from gateway.ports import Dialect
+from gateway.ports import Dialect, TokenQuestion
 from gateway.protocol.errors import UpstreamRefused
 from gateway.upstream.chat.request import write_request
+from gateway.upstream.token_questions import ask_vllm
 
 # The older name is known everywhere but to a few hosted models; this server calls it deprecated.
 _MAX_TOKENS: Final = {"vllm": "max_completion_tokens"}
@@ -41,6 +42,10 @@ class ChatDialect:
             InvalidRequest: an input item or part that chats have no form for.
         """
         return write_request(self._kind.adapt(body), max_tokens=self._max_tokens)
+
+    def ask_tokens(self, body: dict[str, Any]) -> TokenQuestion | None:
+        """Return a question for the tokenizer of vLLM; None for other servers."""
+        return ask_vllm(body) if self.name == "vllm" else None
 
 
 def name_parameter(refused: UpstreamRefused) -> UpstreamRefused:

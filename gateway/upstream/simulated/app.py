@@ -14,7 +14,7 @@ from gateway.upstream.simulated.fixture import Fixture, find_fixture
 from gateway.upstream.simulated.outbound import Message, Outbound, Send
 from gateway.upstream.simulated.personas import PERSONAS, Behaviour, Fault, find_persona
 from gateway.upstream.simulated.plan import cut_plan
-from gateway.upstream.simulated.requests import MAX_MODEL_LEN, Asked, Refusal, decode_body, read_request
+from gateway.upstream.simulated.requests import MAX_MODEL_LEN, Asked, Refusal, count_messages, decode_body, read_request
 from gateway.upstream.simulated.script import ScriptedReply, take_reply
 from gateway.upstream.simulated.wire import Writer
 
@@ -83,10 +83,21 @@ class Simulator:
             await _send_json(out, 200, {"version": VERSION})
         elif route == ("GET", "/v1/models"):
             await _send_json(out, 200, {"object": "list", "data": _list_models()})
-        elif scope["path"] in {"/v1/responses", "/health", "/version", "/v1/models"}:
+        elif route == ("POST", "/tokenize"):
+            await self._tokenize(receive, out)
+        elif scope["path"] in {"/v1/responses", "/health", "/version", "/v1/models", "/tokenize"}:
             await _send_json(out, 405, {"detail": "Method Not Allowed"})
         else:
             await _send_json(out, 404, {"detail": "Not Found"})
+
+    async def _tokenize(self, receive: Receive, out: Outbound) -> None:
+        try:
+            body = await _read_body(receive)
+            if body is not None:
+                count = count_messages(decode_body(body))
+                await _send_json(out, 200, {"count": count, "max_model_len": MAX_MODEL_LEN, "tokens": [0] * count})
+        except Refusal as refusal:
+            await _refuse(out, refusal)
 
     async def _create(self, headers: dict[str, str], receive: Receive, out: Outbound) -> None:
         try:

@@ -107,6 +107,20 @@ def read_request(body: dict[str, Any]) -> Asked:
     return asked
 
 
+def count_messages(body: dict[str, Any]) -> int:
+    """Return how many tokens the messages of a chat have: as many as the input they were made of.
+
+    Raises:
+        Refusal: there are none.
+    """
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise Refusal(400, "1 validation error: messages", param="body.messages", type="Bad Request")
+    texts = [_read_text(message) for message in messages]
+    texts += [call["function"]["arguments"] for message in messages for call in message.get("tool_calls", ())]
+    return sum(len(split_tokens(text)) for text in texts)
+
+
 def _read_items(body: dict[str, Any], items: list[dict[str, Any]]) -> Asked:
     messages: list[str] = []
     outputs: list[str] = []

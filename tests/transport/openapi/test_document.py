@@ -20,7 +20,7 @@ from gateway.storage.memory import MemoryStore
 from gateway.transport.openapi.docs import DOCS_ROUTES, ApiDocs
 from gateway.transport.openapi.document import build_document
 from gateway.transport.openapi.failures import EVERY, UPSTREAM
-from gateway.transport.openapi.operations import OPERATIONS
+from gateway.transport.openapi.operations import OPERATIONS, RAW_ROUTES
 from gateway.transport.paths import OPEN_PATHS
 from gateway.transport.routes import ROUTES
 
@@ -32,7 +32,7 @@ OPERATIONS_FOUND = [operation for methods in DOCUMENT["paths"].values() for oper
 
 def find_routes(app: Litestar) -> set[tuple[str, str]]:
     """Every method and path of an app; the raw route takes any method, so what it refuses is asked elsewhere."""
-    found = {(method, route.path) for route in app.routes for method in route.methods or ("POST", "GET")}
+    found = {(method, route.path) for route in app.routes for method in route.methods or RAW_ROUTES[route.path]}
     return {(method, re.sub(r":\w+}", "}", path)) for method, path in found if method != "OPTIONS"}
 
 

@@ -14,7 +14,7 @@ from gateway.transport.openapi.docs import ApiDocs
 
 DOCUMENT = msgspec.json.decode(ApiDocs().document.body)
 VALIDATOR = Draft202012Validator({"$ref": "#/components/schemas/CreateRequest", **DOCUMENT})
-POLICY = RequestPolicy(allow_fields=OPERATORS_FIELDS, remote_images=True)
+POLICY = RequestPolicy(compact_threshold=100, allow_fields=OPERATORS_FIELDS, remote_images=True)
 MESSAGE = {"role": "user", "content": "hi"}
 
 
@@ -35,6 +35,7 @@ TAKEN: list[dict[str, Any]] = [
     {"metadata": {"k": "v"}, "truncation": "auto", "stream": True},
     {"multi_agent": {"enabled": False}},
     {"background": False, "generate": False, "context_management": [], "prompt": None, "conversation": None},
+    {"context_management": [{"type": "compaction"}, {"type": "compaction", "compact_threshold": 5}]},
     in_item({"type": None, **MESSAGE}),
     in_item({"id": "msg_1"}),
     in_item({"type": "reasoning", "summary": "s", "content": [{"type": "reasoning_text", "text": "t"}]}),
@@ -58,6 +59,8 @@ TAKEN: list[dict[str, Any]] = [
 ]
 
 REFUSED: list[dict[str, Any]] = [
+    {"context_management": [{"type": "other"}]},
+    {"context_management": [{"type": "compaction", "compact_threshold": 0}]},
     {"model": None},
     {"model": ""},
     {"input": ""},
