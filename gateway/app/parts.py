@@ -25,6 +25,7 @@ from gateway.storage.faults import StorageNotReady
 from gateway.telemetry.exporters import TracingError
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
+from gateway.tools.registry import ToolRegistry
 from gateway.transport.bodies import Bodies
 from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
@@ -87,7 +88,7 @@ def build_parts(
     *,
     store: Store | None = None,
     upstreams: Mapping[str, Upstream] | None = None,
-    tools: Tools | None = None,
+    tools: ToolRegistry | None = None,
     engine: Engine | None = None,
     endpoint: ASGIApp | None = None,
     metrics: Metrics | None = None,
@@ -107,9 +108,8 @@ def build_parts(
     if upstreams is None:
         upstreams = servers = build_upstreams(config, metrics)
         reconfigure.append(lambda changed: reconfigure_upstreams(servers, changed))
-    if tools is None:
-        tools = registry = build_tools(config, metrics)
-        reconfigure.append(registry.reconfigure)
+    tools = tools or build_tools(config, metrics)
+    reconfigure.append(tools.reconfigure)
     show_limits(metrics, config)
     clock = clock or SystemClock()
     ids = ids or UuidIds()

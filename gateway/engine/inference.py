@@ -117,6 +117,7 @@ class Inference:
         telling = self._telling
         outbox, progress, channel = telling.outbox, telling.progress, telling.channel
         limit = self._settings.limits.max_upstream_sse_line_bytes
+        self._longest_line = 0
         decoder = SseDecoder(sys.maxsize if exchange.is_translated else limit)
         complete = False
         while not complete:

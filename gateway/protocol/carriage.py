@@ -85,6 +85,10 @@ class Carriage:
         found = self._by_upstream.get(upstream) or self._by_name.get(upstream)
         return found or Carried(upstream)
 
+    def declares(self, upstream: str) -> bool:
+        """Whether a declared tool goes by this name on the engine's side, or by its own name within a namespace."""
+        return upstream in self._by_upstream or upstream in self._by_name
+
     def name_of(self, carried: Carried) -> str:
         """Return the name a tool has on the engine's side: at most 64 characters, and no other tool's."""
         known = self._upstream.get(carried)

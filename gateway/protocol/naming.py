@@ -1,5 +1,6 @@
 """Gives the items an engine opens the names a client knows them by: our ids, usable call ids, declared tool names."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -39,11 +40,17 @@ class Naming:
     def host(self, tools: Iterable[HostedTool], most: int | None) -> None:
         """Take tools that the gateway runs itself.
 
+        Models sometimes call them by their bare names; that is understood where it can mean one tool only.
+
         Args:
             tools: what the engine is offered.
             most: how many more calls of them are run; None for any number.
         """
-        self._hosted = {tool.function["name"]: tool for tool in tools}
+        offered = list(tools)
+        bare = Counter(tool.name for tool in offered)
+        self._hosted = {
+            tool.name: tool for tool in offered if bare[tool.name] == 1 and not self._carriage.declares(tool.name)
+        } | {tool.function["name"]: tool for tool in offered}
         self._left = most
 
     @property

@@ -1,5 +1,6 @@
 """Joins the providers of tools into one, behind the gate."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,13 @@ from gateway.ports import (
     Toolkit,
     Tools,
 )
+from gateway.telemetry.names import LOGGER_TOOLS
+from gateway.timing.limit import TimeLimit
 from gateway.tools.gate import Gate
+
+_logger = logging.getLogger(LOGGER_TOOLS)
+# The client waits for it.
+_CLOSE_SECONDS = 2.0
 
 
 class ToolRegistry:
@@ -108,7 +115,12 @@ class _JoinedToolkit:
 
     async def close(self) -> None:
         for kit in self._kits:
-            await kit.close()
+            try:
+                with TimeLimit(_CLOSE_SECONDS):
+                    await kit.close()
+            except Exception:
+                # The response is made; that a tool cannot let go of it is none of its client's.
+                _logger.exception("a toolkit could not be closed")
 
     def _own(self, kit: Toolkit, tools: Sequence[HostedTool]) -> Sequence[HostedTool]:
         for tool in tools:

@@ -119,6 +119,23 @@ async def test_a_search_shows_what_it_looks_for():
     assert bench.upstream.bodies[1]["input"][-1]["output"] == "1. Cats"
 
 
+@pytest.mark.parametrize(
+    ("known", "declared", "kind"),
+    [
+        ([LOOK], [], "mcp_call"),
+        ([LOOK, tool("look", "other")], [], "function_call"),
+        ([LOOK], [{**F, "name": "look"}], "function_call"),
+        ([LOOK], [{"type": "namespace", "name": "n", "tools": [{**F, "name": "look"}]}], "function_call"),
+    ],
+    ids=["one", "two servers", "a function", "of a namespace"],
+)
+async def test_a_bare_name_is_understood_where_it_means_one_tool(known, declared, kind):
+    bench = Bench(tools=ScriptedTools(known=known))
+    called = calls(call("look", "{}", "call_1"))
+    response = await bench.answer(whole(called), whole(says("x")), tools=[MCP, *declared])
+    assert kinds(response)[0] == kind
+
+
 # ---------------------------------------------------------------- several calls
 
 
@@ -140,6 +157,16 @@ async def test_calls_of_a_round_run_at_once_and_are_told_in_their_order():
     assert [item["type"] for item in bench.upstream.bodies[1]["input"][-4:]] == [
         "function_call", "function_call_output", "function_call", "function_call_output",
     ]  # fmt: skip
+
+
+@both_ways
+async def test_calls_of_one_call_id_are_two_calls(way):
+    tools = ScriptedTools(known=[LOOK])
+    bench = Bench(tools=tools)
+    response = await play(way, bench, calls(CALL, {**OTHER, "call_id": "call_1"}), says("x"), tools=[MCP])
+    assert [item["output"] for item in response["output"][:2]] == ['{"a": "x"}', '{"a": "y"}']
+    told = [item["call_id"] for item in bench.upstream.bodies[1]["input"][1:]]
+    assert told == [response["output"][0]["id"]] * 2 + [response["output"][1]["id"]] * 2
 
 
 async def test_without_parallel_calls_they_run_one_after_the_other():
@@ -569,3 +596,13 @@ async def test_a_tool_that_breaks_is_a_failed_call(caplog):
     assert response["output"][0]["status"] == "failed"
     assert "s3cret" not in str(response)
     assert "failed unexpectedly" in caplog.text
+
+
+async def test_a_toolkit_that_cannot_be_closed_does_not_keep_the_answer(caplog):
+    class Stuck(ScriptedTools):
+        async def close(self):
+            raise RuntimeError("stuck")
+
+    bench = Bench(tools=Stuck(known=[LOOK]))
+    assert (await bench.answer(whole(says("x")), tools=[MCP]))["status"] == "completed"
+    assert "could not be closed" in caplog.text

@@ -88,7 +88,7 @@ class EmbeddedGateway:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         metrics = Metrics()
-        tools = self._tools and ToolRegistry([self._tools], Gate(self._config.tools, metrics))
+        tools = None if self._tools is None else ToolRegistry([self._tools], Gate(self._config.tools, metrics))
         self.gateway = gateway = Gateway(build_parts(self._config, tools=tools, metrics=metrics))
         listeners = bind_listeners(self._config)
         self.port = listeners.public.getsockname()[1]

@@ -1,7 +1,9 @@
 """The tool loop over every transport, against a whole gateway whose tools do what a test says."""
 
 import asyncio
+import json
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -321,3 +323,38 @@ def test_a_client_that_leaves_ends_its_calls(running, upstream, tools, way):
             read_until(connection, b"mcp_call_arguments.done")
         assert began.wait(10)
     assert ended.wait(10)
+
+
+# ---------------------------------------------------------------- tools that come back
+
+
+def test_a_tool_that_calls_itself_by_way_of_the_gateway_runs_into_the_bounds(running, upstream, tools):
+    """Each depth holds a place; with none left the innermost waits, until the outermost call has had its time."""
+    config = running.gateway.config
+    few = structs.replace(config.tools, max_concurrent_materializations=3, call_timeout_seconds=0.2)
+    running.do(lambda: running.gateway.reload(structs.replace(config, tools=few)))
+    model = upstream.script("recursion", call_then_answer)
+    body = json.dumps({"model": model, "input": "hi", "tools": [MCP]}).encode()
+    head = f"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nContent-Length: {len(body)}\r\n\r\n"
+
+    async def come_back(_: Any) -> Any:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        try:
+            writer.write(head.encode() + body)
+            return returned((await reader.read(100)).decode())
+        finally:
+            writer.close()
+
+    tools.behaviours["look"] = come_back
+    outcome = play("json", running, model)
+    assert (outcome.status, outcome.response["output"][0]["status"]) == ("completed", "failed")
+    assert 3 <= len(tools.calls) < 6
+    while running.sample("active_responses"):
+        time.sleep(0.01)
+    assert (running.sample("tool_work_running"), running.sample("tool_work_waiting")) == (0, 0)
+
+
+async def call_then_answer(request: Any, reply: Any) -> None:
+    """Call the tool, unless the input says what came of it."""
+    told = [item["type"] for item in request.body["input"]]
+    await (says("x") if "function_call_output" in told else Answer([look()]))(request, reply)
