@@ -17,6 +17,7 @@ from agents import (
     ComputerTool,
     CustomTool,
     LocalShellTool,
+    OpenAIConversationsSession,
     RunConfig,
     Runner,
     ShellTool,
@@ -29,6 +30,7 @@ from agents import (
 from agents.computer import Computer
 from agents.models.openai_provider import OpenAIProvider
 from agents.tool import tool_namespace
+from openai import AsyncOpenAI
 
 MARKER = "marker-42"
 FOLDER = Path(tempfile.mkdtemp())
@@ -149,6 +151,13 @@ async def main(url: str) -> int:
         again = await Runner.run(agent, prompt, run_config=over_http, previous_response_id=first.last_response_id)
         return str(again.final_output)
 
+    async def in_conversation(agent: Agent, prompt: str) -> str:
+        async with AsyncOpenAI(base_url=url, api_key="unused") as library:
+            session = OpenAIConversationsSession(openai_client=library)
+            for _ in range(2):
+                said = await Runner.run(agent, prompt, run_config=over_http, session=session)
+            return str(said.final_output)
+
     async def on_socket(agent: Agent, prompt: str) -> str:
         async with responses_websocket_session(base_url=url, api_key="unused") as session:
             running = session.run_streamed(agent, prompt)
@@ -156,7 +165,7 @@ async def main(url: str) -> int:
                 pass
             return str(running.final_output)
 
-    ways: list[Callable[[Agent, str], Awaitable[str]]] = [answer, stream, go_on, on_socket]
+    ways: list[Callable[[Agent, str], Awaitable[str]]] = [answer, stream, go_on, in_conversation, on_socket]
     for way in ways:
         for name, (tools, prompt, expected) in PROMPTS.items():
             agent = Agent(name="tester", model="sim", tools=tools)
@@ -167,7 +176,7 @@ async def main(url: str) -> int:
                 fault = f"{type(error).__name__}: {error}"
             print(f"{way.__name__} {name}: {fault or 'ok'}")
             failed += bool(fault)
-    if SCREEN.done != [("click", 3, 4, "left"), ("type", "hi")] * 5:
+    if SCREEN.done != [("click", 3, 4, "left"), ("type", "hi")] * 7:
         print(f"the computer was used otherwise: {SCREEN.done}")
         failed += 1
     return 1 if failed else 0

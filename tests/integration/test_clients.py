@@ -79,7 +79,7 @@ def expect_all_well(done: subprocess.CompletedProcess[str], checks: int) -> None
 def test_the_agents_sdk_uses_every_tool_over_every_transport(gateway: Gateway, tmp_path: Path) -> None:
     python = str(INSTALLED / "python/bin/python")
     done = run([python, str(CHECKS / "agents_tools.py"), f"{gateway.url}/v1"], tmp_path)
-    expect_all_well(done, 24)
+    expect_all_well(done, 30)
 
 
 def test_libraries_for_javascript_use_every_tool(gateway: Gateway, tmp_path: Path) -> None:
