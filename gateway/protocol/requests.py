@@ -205,12 +205,18 @@ def check_request(
     if (fields.context_management or compacts) and policy.compact_threshold is None:
         raise refuse_compaction("input" if compacts else "context_management")
     items = read_input(given, max_items=policy.max_input_items, remote_images=policy.remote_images)
-    loaded = list_loaded(items)
     return CreateRequest(
         fields=fields,
         extras=extras,
         items=items,
-        toolset=build_toolset(fields.tools, fields.tool_choice, max_tools=policy.max_tools, types=types, loaded=loaded),
+        toolset=build_toolset(
+            fields.tools,
+            fields.tool_choice,
+            max_tools=policy.max_tools,
+            types=types,
+            loaded=list_loaded(items),
+            continued=fields.previous_response_id is not None or fields.conversation is not None,
+        ),
         generate=generate,
         conversation_id=conversation_id,
         threshold=read_threshold(fields.context_management, policy.compact_threshold or 0),
@@ -224,10 +230,10 @@ def load_tools(
     """Return the request with all tools that its effective input has loaded, itself if that is none.
 
     Raises:
-        InvalidRequest: they are too many.
+        InvalidRequest: they are too many, or `tool_choice` asks for one that is still not offered.
     """
     loaded = list_loaded(items)
-    if not loaded:
+    if not loaded and not request.toolset.unmet:
         return request
     tools, choice = request.fields.tools, request.fields.tool_choice
     toolset = build_toolset(tools, choice, max_tools=policy.max_tools, types=types, loaded=loaded)

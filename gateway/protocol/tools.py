@@ -52,6 +52,7 @@ class Toolset(Struct, frozen=True, kw_only=True):
         echo: the tools as the response object shows them.
         hosted: declarations of tools that the gateway runs.
         given: `tool_choice` as the caller gave it.
+        unmet: it asks for what is not offered yet, and the history may still bring it.
     """
 
     offered: Sequence[Offered]
@@ -61,6 +62,7 @@ class Toolset(Struct, frozen=True, kw_only=True):
     echo: list[dict[str, Any]]
     hosted: Sequence[Mapping[str, Any]] = ()
     given: Any = None
+    unmet: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -209,6 +211,7 @@ def build_toolset(
     max_tools: int,
     types: HostedTypes | None = None,
     loaded: Sequence[tuple[str, list[Any]]] = (),
+    continued: bool = False,
 ) -> Toolset:
     """Return the engine's tools and choice; hosted tools the gateway cannot run are left out and named.
 
@@ -218,6 +221,7 @@ def build_toolset(
         max_tools: most entries, those inside namespaces included.
         types: the tools that the gateway runs itself, if there are any.
         loaded: further tools that items of the input brought, with the path of each list, oldest first.
+        continued: a history that is not known yet may bring further ones, so that a choice can still be met.
 
     Raises:
         InvalidRequest: a malformed tool or choice, or a choice that requires a tool that is not offered.
@@ -235,14 +239,22 @@ def build_toolset(
     if types is not None and offer.hosted:
         types.check(offer.hosted)
     offered = offer.close()
+    unmet = False
+    try:
+        offers = choose(offered, choice, pending=bool(offer.hosted))
+    except InvalidRequest:
+        if not continued:
+            raise
+        offers, unmet = _NOTHING, True
     return Toolset(
         offered=offered,
-        offers=choose(offered, choice, pending=bool(offer.hosted)),
+        offers=offers,
         carriage=offer.carriage,
         unsupported=tuple(offer.unsupported),
         echo=[offer.echo(tool) for tool in given],
         hosted=[tool for _, tool in offer.hosted],
         given=choice,
+        unmet=unmet,
     )
 
 

@@ -435,3 +435,16 @@ def test_tools_of_the_effective_input_join_those_of_the_request():
     assert loaded.items == request.items
     with pytest.raises(InvalidRequest, match="what the input loads"):
         load_tools(request, [{"type": "additional_tools", "tools": [tool, tool]}], RequestPolicy(max_tools=1))
+
+
+@pytest.mark.parametrize("parent", ['"previous_response_id":"resp_1"', '"conversation":"conv_1"'])
+def test_a_choice_may_name_what_the_history_brings(parent):
+    tool = {"type": "function", "name": "f", "parameters": {}}
+    chosen = '"tool_choice":{"type":"function","name":"f"}'
+    request = read_request(f'{{"model":"m","input":"q",{chosen},{parent}}}'.encode(), RequestPolicy())
+    with pytest.raises(InvalidRequest, match="'f', which is not among the tools"):
+        load_tools(request, [], RequestPolicy())
+    loaded = load_tools(request, [{"type": "additional_tools", "tools": [tool]}], RequestPolicy())
+    assert loaded.toolset.offers.first.choice == {"type": "function", "name": "f"}
+    with pytest.raises(InvalidRequest, match="'f', which is not among the tools"):
+        read_request(f'{{"model":"m","input":"q",{chosen}}}'.encode(), RequestPolicy())
