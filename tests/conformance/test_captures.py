@@ -14,6 +14,7 @@ from conformance.verdict import judge_response, judge_stream
 from harness.client import Answer, client, create
 from harness.processes import Gateway
 from harness.upstream import Upstream
+from integration.embedded import EmbeddedGateway
 
 # What a stateful recording answered at once is no answer for a gateway that asked in the foreground.
 QUEUED = {"vllm-0.32.0/background_post", "vllm-0.32.0/background_post2", "vllm-0.32.0/prev_queued"}
@@ -39,13 +40,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
             yield running
 
 
-def play(gateway: Gateway, capture: Capture) -> Answer:
+def play(gateway: Gateway | EmbeddedGateway, capture: Capture) -> Answer:
     answer = create(gateway.port, capture.request)
     assert answer.status == 200, answer.body
     return answer
 
 
-def expect_kept(gateway: Gateway, capture: Capture, response: Json) -> None:
+def expect_kept(gateway: Gateway | EmbeddedGateway, capture: Capture, response: Json) -> None:
     """What was answered can be read again, unless it failed or was not to be stored."""
     with client(gateway.port) as caller:
         kept = caller.get(f"/v1/responses/{response['id']}")

@@ -26,22 +26,32 @@ _REFUSAL_INDEX: Final = 1
 
 
 class _Call:
-    """A call while its pieces arrive; it is told once its name is known."""
+    """A call while its pieces arrive; it is told once its name is known.
 
-    __slots__ = ("id", "index", "name", "waiting")
+    Attributes:
+        pieces: of its arguments.
+        index: of its item, once that is told.
+        closed: its item has ended.
+    """
+
+    __slots__ = ("closed", "id", "index", "name", "pieces")
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
-        self.waiting = ""
+        self.pieces: list[str] = []
         self.index: int | None = None
+        self.closed = False
+
+    def item(self) -> Object:
+        return {"type": "function_call", "call_id": self.id, "name": self.name, "arguments": "".join(self.pieces)}
 
 
 class ChatStream:
     """Translates one stream, chunk by chunk.
 
-    An item ends where one of another kind begins, so that a client sees the next one grow. Calls stay open to the end,
-    because servers may send pieces of several in turns.
+    An item ends where another begins, so that a client sees the next one grow. A call ends then if its arguments are
+    whole, for servers may send pieces of several calls in turns.
 
     Attributes:
         ended: the answer is at its end, and what may follow says nothing.
@@ -88,13 +98,13 @@ class ChatStream:
         choice = read_first_choice(chunk)
         if choice is None:
             return b""
+        # The first chunk says that the server has taken the call, whatever becomes of it.
+        out: list[bytes] = [] if self._begun else [_write("response.created")]
         self._begun = True
         self._last = chunk
         self._finish = text_of(choice.get("finish_reason")) or self._finish
-        delta = choice.get("delta")
-        if not isinstance(delta, dict):
-            return b""
-        out: list[bytes] = []
+        given = choice.get("delta")
+        delta: Object = given if isinstance(given, dict) else {}
         if thought := read_thought(delta):
             index = self._begin(out, "reasoning")
             out.append(_write_delta("reasoning_text", index, 0, thought))
@@ -118,23 +128,23 @@ class ChatStream:
     def _take_call(self, out: list[bytes], given: Object) -> None:
         name, arguments = read_function(given)
         call_id = text_of(given.get("id")) or ""
-        call = self._find_call(given.get("index"), call_id, name)
+        call = self._find_call(out, given.get("index"), call_id, name)
         call.id = call.id or call_id
         call.name = call.name or name
         if call.index is None and call.name:
             self._close(out)
             call.index = self._number()
-            item = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": ""}
-            out.append(_write("response.output_item.added", output_index=call.index, item=item))
-        if call.index is None:
-            call.waiting += arguments
-        elif arguments := call.waiting + arguments:
-            call.waiting = ""
             out.append(
-                _write("response.function_call_arguments.delta", output_index=call.index, delta=arguments),
+                _write("response.output_item.added", output_index=call.index, item={**call.item(), "arguments": ""})
             )
+            arguments = "".join((*call.pieces, arguments))
+            call.pieces.clear()
+        if arguments and not call.closed:
+            call.pieces.append(arguments)
+            if call.index is not None:
+                out.append(_write("response.function_call_arguments.delta", output_index=call.index, delta=arguments))
 
-    def _find_call(self, index: Any, call_id: str, name: str) -> _Call:
+    def _find_call(self, out: list[bytes], index: Any, call_id: str, name: str) -> _Call:
         """Return the call a piece belongs to.
 
         Some servers number no call, and some give every call the same number; then it is a name that begins one.
@@ -142,6 +152,7 @@ class ChatStream:
         key = index if index is not None or name else self._latest
         call = self._calls.get(key)
         if call is None or (name and call.name and call_id != call.id):
+            self._close_calls(out)
             call = self._calls[key] = _Call()
         self._latest = key
         return call
@@ -162,20 +173,36 @@ class ChatStream:
             out.append(_write("response.output_item.done", output_index=index, item=_ITEMS[kind]))
             self._open = None
 
+    def _close_calls(self, out: list[bytes]) -> None:
+        """End the calls whose arguments are whole; what may still come for them says nothing."""
+        for call in self._calls.values():
+            if call.index is not None and not call.closed and _is_json(item := call.item()):
+                call.closed = True
+                call.pieces.clear()
+                out.append(_write("response.output_item.done", output_index=call.index, item=item))
+
     def _number(self) -> int:
         self._items += 1
         return self._items - 1
 
     def _end(self) -> bytes:
         self.ended = True
-        out: list[bytes] = []
-        for call in self._calls.values():
-            if call.index is None:
-                # Without a name nobody could answer it; others say so.
-                item = {"type": "function_call", "call_id": call.id, "name": "", "arguments": call.waiting}
-                out.append(_write("response.output_item.added", output_index=self._number(), item=item))
+        # Without a name nobody could answer a call; others say so.
+        out = [
+            _write("response.output_item.added", output_index=self._number(), item=call.item())
+            for call in self._calls.values()
+            if call.index is None
+        ]
         out.append(_write("response.completed", response=write_ending(self._last, self._finish, self._usage)))
         return b"".join(out)
+
+
+def _is_json(item: Object) -> bool:
+    try:
+        codec.decode(item["arguments"].encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return False
+    return True
 
 
 def _write_delta(kind: str, index: int, part: int, delta: str, **more: Any) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gateway.upstream.simulated.chat import ChatWriter, read_chat
 from gateway.upstream.simulated.fixture import Fixture, find_fixture
 from gateway.upstream.simulated.outbound import Message, Outbound, Send
 from gateway.upstream.simulated.personas import PERSONAS, Behaviour, Fault, find_persona
@@ -24,6 +25,10 @@ VERSION = "0.32.0+simulated"
 MAX_BODY_BYTES = 64 * 1024 * 1024
 _REMEMBERED_REQUESTS = 256
 _TOKENS_BEFORE_FAULT = 3
+_RESPONSES = "/v1/responses"
+_CHATS = "/v1/chat/completions"
+_CREATES = (_RESPONSES, _CHATS)
+_OTHERS = ("/health", "/version", "/v1/models", "/tokenize")
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
 _RETRY_AFTER = {429: {"retry-after": "2"}, 503: {"retry-after": "1"}}
 
@@ -31,10 +36,11 @@ _log = logging.getLogger("gateway.simulator")
 
 
 class Received(Struct, frozen=True):
-    """A create request as it arrived: its body and its headers, names in lower case."""
+    """A create request as it arrived: its body, its headers, names in lower case, and its path."""
 
     body: bytes
     headers: dict[str, str]
+    path: str = _RESPONSES
 
 
 class Simulator:
@@ -74,9 +80,9 @@ class Simulator:
             return
         out = Outbound(send)
         route = (scope["method"], scope["path"])
-        if route == ("POST", "/v1/responses"):
+        if scope["method"] == "POST" and scope["path"] in _CREATES:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            await self._create(headers, receive, out)
+            await self._create(scope["path"], headers, receive, out)
         elif route == ("GET", "/health"):
             await out.send_whole(200, "text/plain", b"")
         elif route == ("GET", "/version"):
@@ -85,7 +91,7 @@ class Simulator:
             await _send_json(out, 200, {"object": "list", "data": _list_models()})
         elif route == ("POST", "/tokenize"):
             await self._tokenize(receive, out)
-        elif scope["path"] in {"/v1/responses", "/health", "/version", "/v1/models", "/tokenize"}:
+        elif scope["path"] in (*_CREATES, *_OTHERS):
             await _send_json(out, 405, {"detail": "Method Not Allowed"})
         else:
             await _send_json(out, 404, {"detail": "Not Found"})
@@ -99,7 +105,7 @@ class Simulator:
         except Refusal as refusal:
             await _refuse(out, refusal)
 
-    async def _create(self, headers: dict[str, str], receive: Receive, out: Outbound) -> None:
+    async def _create(self, path: str, headers: dict[str, str], receive: Receive, out: Outbound) -> None:
         try:
             body = await _read_body(receive)
         except Refusal as refusal:
@@ -107,9 +113,9 @@ class Simulator:
             return
         if body is None:
             return
-        self.received.append(Received(body, headers))
+        self.received.append(Received(body, headers, path))
         started = time.perf_counter()
-        answer = asyncio.create_task(self._answer(body, out))
+        answer = asyncio.create_task(self._answer(body, out, chat=path == _CHATS))
         absence = asyncio.create_task(_await_absence(receive))
         self._answers.add(answer)
         try:
@@ -119,14 +125,14 @@ class Simulator:
             else:
                 outcome = "aborted: the client left"
                 self.aborted += 1
-            _log.info("POST /v1/responses %d bytes: %s, %.0f ms", len(body), outcome, 1e3 * _since(started))
+            _log.info("POST %s %d bytes: %s, %.0f ms", path, len(body), outcome, 1e3 * _since(started))
         finally:
             answer.cancel()
             absence.cancel()
             await asyncio.gather(answer, absence, return_exceptions=True)
             self._answers.discard(answer)
 
-    async def _answer(self, raw: bytes, out: Outbound) -> str:
+    async def _answer(self, raw: bytes, out: Outbound, *, chat: bool) -> str:
         reply = take_reply(self._script, raw)
         if reply is not None:
             await _play(reply, out)
@@ -135,25 +141,25 @@ class Simulator:
             body = decode_body(raw)
             fixture = find_fixture(str(body.get("model")))
             if fixture is not None:
-                await _send_fixture(fixture, out, stream=bool(body.get("stream")))
+                await _send_fixture(fixture, out, stream=bool(body.get("stream")), chat=chat)
                 return f"{body['model']} sent"
-            asked = read_request(body)
+            asked = read_request(read_chat(body) if chat else body)
             persona = find_persona(asked.model)
             if persona is None:
                 message = f"The model `{asked.model}` does not exist."
                 raise Refusal(404, message, param="model", type="NotFoundError")
-            return f"{asked.model} {await self._perform(persona.behave(asked), asked, out)}"
+            return f"{asked.model} {await self._perform(persona.behave(asked), asked, out, chat=chat)}"
         except Refusal as refusal:
             await _refuse(out, refusal)
             return f"refused with {refusal.status}"
 
-    async def _perform(self, behaviour: Behaviour, asked: Asked, out: Outbound) -> str:
+    async def _perform(self, behaviour: Behaviour, asked: Asked, out: Outbound, *, chat: bool) -> str:
         if behaviour.raw is not None:
             content_type, body = behaviour.raw
             await out.send_whole(200, content_type, body)
             return "sent its own bytes"
         plan = cut_plan(behaviour.plan, asked.body.get("max_output_tokens"))
-        writer = Writer(asked, plan, created_at=int(time.time()))
+        writer = (ChatWriter if chat else Writer)(asked, plan, created_at=int(time.time()))
         pace = self._itl if behaviour.pace is None else behaviour.pace
         if asked.stream:
             await out.begin(200, _EVENT_STREAM)
@@ -162,7 +168,7 @@ class Simulator:
             await self._send_document(writer, behaviour.fault, pace, out)
         return f"{'stream' if asked.stream else 'json'} {writer.tokens} tokens"
 
-    async def _stream(self, writer: Writer, behaviour: Behaviour, pace: float, out: Outbound) -> None:
+    async def _stream(self, writer: Writer | ChatWriter, behaviour: Behaviour, pace: float, out: Outbound) -> None:
         if behaviour.piece_bytes is not None:
             data = b"".join(frame.data for frame in writer.stream())
             for start in range(0, len(data), behaviour.piece_bytes):
@@ -179,7 +185,9 @@ class Simulator:
             await out.write(frame.data)
         await out.finish()
 
-    async def _send_document(self, writer: Writer, fault: Fault | None, pace: float, out: Outbound) -> None:
+    async def _send_document(
+        self, writer: Writer | ChatWriter, fault: Fault | None, pace: float, out: Outbound
+    ) -> None:
         document = writer.document()
         await asyncio.sleep(pace * writer.tokens)
         match fault:
@@ -193,7 +201,7 @@ class Simulator:
                 raise Refusal(500, "The simulated engine failed.", type="InternalServerError")
 
 
-async def _break_off(fault: Fault, writer: Writer, out: Outbound) -> None:
+async def _break_off(fault: Fault, writer: Writer | ChatWriter, out: Outbound) -> None:
     match fault:
         case Fault.CUT:
             return
@@ -218,11 +226,11 @@ async def _play(reply: ScriptedReply, out: Outbound) -> None:
         await out.finish()
 
 
-async def _send_fixture(fixture: Fixture, out: Outbound, *, stream: bool) -> None:
+async def _send_fixture(fixture: Fixture, out: Outbound, *, stream: bool, chat: bool) -> None:
     if stream:
-        await out.send_whole(200, "text/event-stream", fixture.stream())
+        await out.send_whole(200, "text/event-stream", fixture.chat_stream() if chat else fixture.stream())
     else:
-        await out.send_whole(200, "application/json", fixture.document())
+        await out.send_whole(200, "application/json", fixture.chat_document() if chat else fixture.document())
 
 
 async def _refuse(out: Outbound, refusal: Refusal) -> None:

@@ -37,6 +37,20 @@ class Fixture(Struct, frozen=True):
         )
         return b"".join(numbered) + b"data: [DONE]\n\n"
 
+    def chat_document(self) -> bytes:
+        """Return the answer as one JSON body of a chat."""
+        message = {"role": "assistant", "content": "x" * self.size}
+        return msgspec.json.encode(_chat("chat.completion", message=message, finish_reason="stop"))
+
+    def chat_stream(self) -> bytes:
+        """Return the answer as one event stream of a chat."""
+        texts = ("x" * min(self.chunk, self.size - at) for at in range(0, self.size, self.chunk))
+        chunks = [
+            *(_chat("chat.completion.chunk", delta={"content": text}) for text in texts),
+            _chat("chat.completion.chunk", delta={}, finish_reason="stop"),
+        ]
+        return b"".join(b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks) + b"data: [DONE]\n\n"
+
     def _opening(self) -> list[tuple[str, dict[str, Any]]]:
         response = {**self._response(), "status": "in_progress", "output": []}
         item = {**self._item(), "status": "in_progress", "content": []}
@@ -82,6 +96,11 @@ class Fixture(Struct, frozen=True):
             "error": None,
             "incomplete_details": None,
         }
+
+
+def _chat(kind: str, **choice: Any) -> dict[str, Any]:
+    head = {"id": "chatcmpl-fixture", "object": kind, "created": _CREATED_AT, "model": "fixture"}
+    return {**head, "choices": [{"index": 0, **choice}]}
 
 
 def _place() -> dict[str, Any]:

@@ -28,7 +28,10 @@ def events(*chunks: bytes, end: bytes | None = b"[DONE]") -> list[dict]:
 
 
 def brief(told: list[dict]) -> list[tuple]:
-    return [(event["type"].removeprefix("response."), event.get("output_index"), event.get("delta")) for event in told]
+    assert told[0] == {"type": "response.created"}
+    return [
+        (event["type"].removeprefix("response."), event.get("output_index"), event.get("delta")) for event in told[1:]
+    ]
 
 
 def test_one_item_after_the_other():
