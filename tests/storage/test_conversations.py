@@ -19,10 +19,37 @@ from gateway.ports import (
     conversation_lease,
 )
 from gateway.protocol.errors import ConversationLocked, ConversationNotFound, InvalidRequest, ItemNotFound
+from gateway.storage.memory import MemoryStore
+from gateway.storage.settings import StoreSettings, database_url
+from gateway.storage.store import SqlStore
+from tests.storage.conftest import DATABASES
 from tests.storage.samples import make_item, make_response
 
+TABLES = ("conversation_items", "items", "responses", "conversations", "leases")
 BOUNDS = ConversationBounds(max_items=100, max_bytes=100_000)
 ID = "conv_1"
+
+
+@pytest.fixture(scope="module", params=["memory", *DATABASES])
+def kept(request, tmp_path_factory):
+    """The URL of a database for all tests here, None where there is none."""
+    if request.param == "memory":
+        return None
+    if request.param == "sqlite":
+        return database_url(f"sqlite:///{tmp_path_factory.mktemp('conversations')}/responses.db")
+    return database_url(request.getfixturevalue("postgres_server").create_database())
+
+
+@pytest.fixture
+async def store(kept):
+    store = MemoryStore() if kept is None else SqlStore(StoreSettings(url=kept, auto_migrate="always"))
+    await store.start()
+    yield store
+    if kept is not None:
+        with store._engine.begin() as connection:
+            for table in TABLES:
+                connection.exec_driver_sql(f"DELETE FROM {table}")
+    await store.close()
 
 
 def named(*ids, **fields):
