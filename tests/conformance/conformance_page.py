@@ -131,6 +131,17 @@ SECTIONS: dict[str, dict[int, str]] = {
         308: "A search that fails is a failed item, and the response goes on.",
         309: "A continuation tells the model what was searched for, and the sources if the item has them.",
     },
+    "Conversations": {
+        401: "Conversations are made, with up to 20 items, read, changed and deleted; every process sees it at once.",
+        402: "Their items are added, read, listed and taken out; what cannot be is refused by name.",
+        403: "Over every transport a response reads its conversation, and adds input and output when it is stored.",
+        404: "`conversation` excludes `previous_response_id`, over both transports with one error.",
+        405: "One request writes at a time, in all processes; the others are refused before any inference.",
+        406: "The writer keeps a conversation while it lives; it is free at the end, and soon after a kill.",
+        407: "Items are read page by page, in both orders.",
+        408: "One caller's conversations do not exist for another.",
+        409: "A live conversation keeps its items, whatever becomes of the responses they came from.",
+    },
 }
 
 

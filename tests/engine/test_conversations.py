@@ -211,6 +211,7 @@ async def test_creates_without_a_conversation_claim_nothing():
 # ------------------------------------------------------------ one writer
 
 
+@pytest.mark.checklist(405)
 async def test_a_second_writer_is_refused_before_its_inference(site):
     hold = asyncio.Event()
     listener, _ = await site.bench.start(held(streamed(says("first")), hold), conversation=site.id, input="q1")
@@ -231,6 +232,7 @@ async def test_a_second_writer_is_refused_before_its_inference(site):
     assert await site.texts() == ["q1", "first", "q2", "second"]
 
 
+@pytest.mark.checklist(406)
 async def test_a_conversation_is_free_when_its_client_learns_of_the_end(site):
     """Also of a failure: who tries again at once is not refused because of the try before."""
     ends = []
@@ -444,6 +446,7 @@ async def test_items_are_listed_as_the_api_has_them(site):
         await site.conversations.item("local", site.id, "mine")
 
 
+@pytest.mark.checklist(402)
 @pytest.mark.parametrize(
     ("body", "code", "param"),
     [

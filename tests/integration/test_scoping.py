@@ -29,15 +29,19 @@ from gateway.telemetry.logs import JsonFormatter
 
 KEYS = {name: write_key(f"{name}00000000", bytes(31) + name[:1].encode()) for name in ("ada0", "bob0")}
 UNKNOWN_RESPONSE, UNKNOWN_ITEM = "resp_" + "0" * 32, "msg_" + "0" * 32
+UNKNOWN_CONVERSATION, UNKNOWN_PART = "conv_" + "0" * 32, "msg_" + "1" * 32
+SECRET = {"role": "user", "content": "a secret"}
 LOCAL_MEMORY = "what only one connection remembers"
 
 
 @dataclass
 class Target:
-    """What one caller names of another: a response, one of its items."""
+    """What one caller names of another: a response, one of its items, and a conversation with its first item."""
 
     response: str
     item: str
+    conversation: str = UNKNOWN_CONVERSATION
+    part: str = UNKNOWN_PART
 
 
 @dataclass
@@ -60,6 +64,9 @@ class Site:
         self.adas = Target(self.create("ada0", "and more", first)["id"], "")
         items = self.call("ada0", "GET", f"/v1/responses/{self.adas.response}/input_items").json["data"]
         self.adas.item = items[0]["id"]
+        self.adas.conversation = self.call("ada0", "POST", "/v1/conversations", {"items": [SECRET]}).json["id"]
+        held = self.call("ada0", "GET", f"/v1/conversations/{self.adas.conversation}/items").json["data"]
+        self.adas.part = held[0]["id"]
 
     def call(self, who: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
         payload = None if body is None else json.dumps(body).encode()
@@ -77,6 +84,7 @@ class Site:
 
         def level(text: str) -> str:
             text = text.replace(target.response, "RESPONSE").replace(target.item, "ITEM")
+            text = text.replace(target.conversation, "CONVERSATION").replace(target.part, "PART")
             return re.sub(r"req_[0-9a-f]{32}", "REQUEST", text)
 
         def show(record: logging.LogRecord) -> str:
@@ -112,9 +120,9 @@ def shown(answer: Answer) -> Any:
     return [answer.status, headers, answer.body.decode()]
 
 
-def over_http(method: str, path: str) -> Attempt:
+def over_http(method: str, path: str, body: Mapping[str, Any] | None = None) -> Attempt:
     def attempt(site: Site, who: str, target: Target) -> Any:
-        return shown(site.call(who, method, path.format(response=target.response, item=target.item)))
+        return shown(site.call(who, method, path.format(**vars(target)), body))
 
     return attempt
 
@@ -132,6 +140,24 @@ def build_create(site: Site, target: Target, *, by_item: bool, **fields: Any) ->
 def create_over_http(*, by_item: bool, **fields: Any) -> Attempt:
     def attempt(site: Site, who: str, target: Target) -> Any:
         return shown(site.call(who, "POST", "/v1/responses", build_create(site, target, by_item=by_item, **fields)))
+
+    return attempt
+
+
+def write_over_http(**fields: Any) -> Attempt:
+    def attempt(site: Site, who: str, target: Target) -> Any:
+        body = {"model": site.model, "input": "and then", "conversation": target.conversation, **fields}
+        return shown(site.call(who, "POST", "/v1/responses", body))
+
+    return attempt
+
+
+def write_on_socket() -> Attempt:
+    def attempt(site: Site, who: str, target: Target) -> Any:
+        with WebSocket(site.gateway.port, headers=headers_of(who)) as socket:
+            socket.create(site.model, "and then", conversation=target.conversation)
+            events = socket.events_until_terminal()
+        return events if len(events) == 1 else [event["type"] for event in events]
 
     return attempt
 
@@ -161,6 +187,17 @@ ATTEMPTS: dict[str, Attempt] = {
     "refer as json": create_over_http(by_item=True),
     "refer as stream": create_over_http(by_item=True, stream=True),
     "refer on a socket": create_on_socket(by_item=True),
+    "read a conversation": over_http("GET", "/v1/conversations/{conversation}"),
+    "change a conversation": over_http("POST", "/v1/conversations/{conversation}", {"metadata": {"a": "b"}}),
+    "list a conversation": over_http("GET", "/v1/conversations/{conversation}/items"),
+    "list a conversation after one": over_http("GET", "/v1/conversations/{conversation}/items?after={part}"),
+    "add to a conversation": over_http("POST", "/v1/conversations/{conversation}/items", {"items": [SECRET]}),
+    "read an item": over_http("GET", "/v1/conversations/{conversation}/items/{part}"),
+    "write to a conversation as json": write_over_http(),
+    "write to a conversation as stream": write_over_http(stream=True, store=False),
+    "write to a conversation on a socket": write_on_socket(),
+    "delete an item": over_http("DELETE", "/v1/conversations/{conversation}/items/{part}"),
+    "delete a conversation": over_http("DELETE", "/v1/conversations/{conversation}"),
 }
 
 
@@ -193,7 +230,7 @@ def site(
         yield Site(gateway, upstream.script("scoping", echo))
 
 
-@pytest.mark.checklist(6, 54)
+@pytest.mark.checklist(6, 54, 408)
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_anothers_id_is_an_unknown_one(site: Site, name: str) -> None:
     attempt = ATTEMPTS[name]
@@ -206,7 +243,7 @@ def test_anothers_id_is_an_unknown_one(site: Site, name: str) -> None:
     assert site.call("ada0", "GET", f"/v1/responses/{site.adas.response}").status == 200
 
 
-@pytest.mark.parametrize("name", [name for name in ATTEMPTS if name != "delete"])
+@pytest.mark.parametrize("name", [name for name in ATTEMPTS if not name.startswith("delete")])
 def test_its_owner_would_have_seen_a_difference(site: Site, name: str) -> None:
     """Or the test above would show nothing."""
     own = site.watch(ATTEMPTS[name], "ada0", site.adas)

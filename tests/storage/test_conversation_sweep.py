@@ -37,6 +37,7 @@ async def fill(store):
     await take(store, "loose", stored=False)
 
 
+@pytest.mark.checklist(409)
 async def test_a_live_conversation_keeps_its_items_whatever_becomes_of_responses(sql_store):
     await fill(sql_store)
     response = await take(sql_store, "gone")

@@ -208,6 +208,7 @@ async def test_items_come_and_go_by_hand(store):
     await store.conversations.claim(claim())
 
 
+@pytest.mark.checklist(407)
 @pytest.mark.parametrize("descending", [False, True])
 async def test_items_are_read_page_by_page(store, descending):
     ids = list("abcde")
