@@ -1,6 +1,7 @@
 """What `tools` and `tool_choice` become, and what is refused by name."""
 
 import pytest
+from harness.tools import tool
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -329,3 +330,92 @@ def test_names_are_unique_short_reversible_and_stay(given, later):
         found = toolset.carriage.resolve(offered.function["name"])
         assert (found.name, found.namespace) == (offered.name, offered.group)
         assert toolset.carriage.name_of(found) == offered.function["name"]
+
+
+# ---------------------------------------------------------------- tools that the gateway runs
+
+
+class Types:
+    """Runs `mcp` and web searches."""
+
+    def runs(self, kind):
+        return kind == "mcp" or kind.startswith("web_search")
+
+    def check(self, declared):
+        self.declared = declared
+
+    def show(self, tool):
+        return {"type": tool["type"]}
+
+
+MCP = {"type": "mcp", "server_label": "s", "headers": {"a": "s3cret"}}
+HOSTED = [tool("look"), tool("see"), tool("get", "t"), tool("web_search", "", "web_search_call")]
+OFFERED = ["f", *(tool.function["name"] for tool in HOSTED)]
+
+
+def build_hosted(choice=None):
+    return build_toolset([F, MCP, SEARCH, {"type": "image_generation"}], choice, max_tools=10, types=Types())
+
+
+def names_of(offer):
+    return [tool["name"] for tool in offer.tools]
+
+
+def test_the_gateways_own_tools_are_kept_aside_and_shown_as_their_provider_says():
+    types = Types()
+    toolset = build_toolset([F, MCP, SEARCH], None, max_tools=10, types=types)
+    assert types.declared == [("tools[1]", MCP), ("tools[2]", SEARCH)]
+    assert (toolset.hosted, toolset.unsupported, toolset.names) == ([MCP, SEARCH], (), {"f"})
+    assert toolset.echo[1:] == [{"type": "mcp"}, {"type": "web_search"}]
+    assert build_hosted().unsupported == ("image_generation",)
+
+
+@pytest.mark.parametrize(
+    ("choice", "first", "offered", "later"),
+    [
+        (None, "auto", OFFERED, "auto"),
+        ("none", "none", OFFERED, "none"),
+        ("required", "required", OFFERED, "auto"),
+        ({"type": "mcp", "server_label": "s"}, "required", ["mcp__s__look", "mcp__s__see"], "auto"),
+        ({"type": "mcp", "server_label": "t"}, {"type": "function", "name": "mcp__t__get"}, OFFERED, "auto"),
+        ({"type": "web_search_preview"}, {"type": "function", "name": "web_search"}, OFFERED, "auto"),
+    ],
+)
+def test_a_choice_is_applied_once_the_tools_are_known(choice, first, offered, later):
+    offers = build_hosted(choice).complete(HOSTED)
+    assert (offers.first.choice, names_of(offers.first)) == (first, offered)
+    assert (offers.later.choice, names_of(offers.later)) == (later, OFFERED)
+    assert offers.later.without_calls() == Offer(offers.later.tools, "none")
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_allowed_tools_may_be_of_both_kinds(mode):
+    listed = [{"type": "function", "name": "f"}, {"type": "mcp", "server_label": "s", "name": "see"}, SEARCH]
+    offers = build_hosted({"type": "allowed_tools", "mode": mode, "tools": listed}).complete(HOSTED)
+    assert names_of(offers.first) == names_of(offers.later) == ["f", "mcp__s__see", "web_search"]
+    assert (offers.first.choice, offers.later.choice) == (mode, "auto")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "mcp", "server_label": "s"},
+        {"type": "web_search"},
+        {"type": "allowed_tools", "mode": "required", "tools": [{"type": "mcp", "server_label": "s"}]},
+    ],
+)
+def test_a_choice_of_what_is_not_known_yet_is_refused_only_when_it_is_known(choice):
+    toolset = build_hosted(choice)
+    with pytest.raises(InvalidRequest):
+        toolset.complete([])
+
+
+@pytest.mark.parametrize("choice", ["sometimes", {"type": "file_search"}, {"type": "function", "name": "g"}])
+def test_what_no_listing_can_mend_is_refused_at_once(choice):
+    with pytest.raises(InvalidRequest):
+        build_hosted(choice)
+
+
+def test_tools_of_the_gateways_inside_a_namespace_are_left_out():
+    toolset = build_toolset([{"type": "namespace", "name": "n", "tools": [MCP]}], None, max_tools=10, types=Types())
+    assert (toolset.hosted, toolset.unsupported) == ([], ("mcp",))
