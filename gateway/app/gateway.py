@@ -28,7 +28,7 @@ from gateway.transport.admin import build_admin_app
 from gateway.transport.capture import Capture
 from gateway.transport.edge import Edge
 from gateway.transport.hosts import HostPolicy
-from gateway.transport.routes import RESPONSES_PATH
+from gateway.transport.paths import RESPONSES_PATH
 
 _logger = logging.getLogger(LOGGER_SERVER)
 
@@ -112,6 +112,8 @@ class Gateway:
             for upstream in self.parts.upstreams.values():
                 closing.push_async_callback(upstream.close)
                 await upstream.start()
+            closing.push_async_callback(self.parts.background.close)
+            await self.parts.background.start()
             yield
 
     def reload(self, config: GatewayConfig) -> Reload:
@@ -141,6 +143,7 @@ class Gateway:
         self.draining = True
         self.parts.readiness.begin_drain()
         self.parts.engine.begin_drain()
+        self.parts.background.begin_drain()
         self.parts.sockets.begin_drain()
 
     async def drained(self, timeout: float) -> bool:
@@ -155,6 +158,8 @@ class Gateway:
 
     def cut_off(self) -> int:
         """End every running response as failed, which its caller is told; returns how many there were."""
+        # First: what others can make is not for the engine to end.
+        self.parts.background.cut_off()
         return self.parts.engine.cut_off() + self.parts.relay.cut_off() + self.parts.standalone.cut_off()
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 from msgspec import Struct
 
 from gateway.app.access import build_authenticator
+from gateway.app.background import build_background
 from gateway.app.errors import StartError
 from gateway.app.limits import show_limits
 from gateway.app.sealing import build_sealer
@@ -16,6 +17,7 @@ from gateway.app.storage import build_store
 from gateway.app.tools import build_tools
 from gateway.app.upstreams import build_upstreams, reconfigure_upstreams
 from gateway.config.schema import GatewayConfig
+from gateway.engine.background import Background
 from gateway.engine.relay import Relay
 from gateway.engine.service import Engine
 from gateway.engine.standalone import Standalone
@@ -26,6 +28,7 @@ from gateway.telemetry.exporters import TracingError
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 from gateway.tools.registry import ToolRegistry
+from gateway.transport.background import EventReader
 from gateway.transport.bodies import Bodies
 from gateway.transport.health import Readiness
 from gateway.transport.http import ResponsesEndpoint
@@ -51,6 +54,8 @@ class Parts(Struct, frozen=True, kw_only=True):
         upstreams: inference servers by name.
         tools: what the gateway runs itself.
         engine: makes responses.
+        background: makes those that nobody waits for.
+        events: streams the events of these.
         endpoint: serves `POST /v1/responses`.
         sockets: serves WebSockets at the same path.
         relay: serves the further paths of inference servers.
@@ -70,6 +75,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     upstreams: Mapping[str, Upstream]
     tools: Tools
     engine: Engine
+    background: Background
+    events: EventReader
     endpoint: ASGIApp
     sockets: WebSocketEndpoint
     relay: RelayEndpoint
@@ -120,8 +127,11 @@ def build_parts(
         )  # fmt: skip
         # It builds before it takes, so it goes first: what fails changes nothing.
         reconfigure.insert(0, engine.reconfigure)
+    background = build_background(config, store, engine, clock, metrics, tracing)
+    events = EventReader(background, config, metrics)
+    reconfigure += [background.reconfigure, events.reconfigure]
     if endpoint is None:
-        endpoint = served = ResponsesEndpoint(engine, config, metrics)
+        endpoint = served = ResponsesEndpoint(engine, background, events, config, metrics)
         reconfigure.append(served.reconfigure)
     authenticator = build_authenticator(config, clock, metrics)
     sockets = WebSocketEndpoint(engine, config, metrics, tracing, authenticator)
@@ -132,9 +142,9 @@ def build_parts(
     reconfigure += [sockets.reconfigure, relay.reconfigure, bodies.reconfigure, standalone.reconfigure]
     return Parts(
         config=config, authenticator=authenticator, store=store, upstreams=upstreams, tools=tools, engine=engine,
-        endpoint=endpoint, sockets=sockets, relay=relay, bodies=bodies, standalone=standalone,
-        readiness=Readiness(store, upstreams),
-        metrics=metrics, tracing=tracing, clock=clock, ids=ids, reconfigure=reconfigure,
+        background=background, events=events, endpoint=endpoint, sockets=sockets, relay=relay, bodies=bodies,
+        standalone=standalone, readiness=Readiness(store, upstreams), metrics=metrics, tracing=tracing, clock=clock,
+        ids=ids, reconfigure=reconfigure,
     )  # fmt: skip
 
 

@@ -36,9 +36,11 @@ def build_litestar(parts: Parts, server: ServerConfig) -> Litestar:
             *(DOCS_ROUTES if parts.config.server.openapi else ()),
         ],
         dependencies={
+            "background": Provide(lambda: parts.background, sync_to_thread=False),
             "bodies": Provide(lambda: parts.bodies, sync_to_thread=False),
             "docs": Provide(lambda: docs, sync_to_thread=False),
             "engine": Provide(lambda: parts.engine, sync_to_thread=False),
+            "events": Provide(lambda: parts.events, sync_to_thread=False),
             "readiness": Provide(lambda: readiness, sync_to_thread=False),
         },
         cors_config=_cors_config(server.allowed_origins),

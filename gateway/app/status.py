@@ -17,6 +17,7 @@ from gateway.telemetry.metrics import Metrics, read_values
 from gateway.telemetry.principals import LARGEST, PrincipalTokens
 from gateway.telemetry.status import (
     BREAKERS,
+    BackgroundUse,
     Clients,
     Lanes,
     Latency,
@@ -59,6 +60,11 @@ async def take_status(parts: Parts, config: GatewayConfig, *, started: float, dr
         storage=await _tell_storage(parts, config),
         clients=_tell_clients(metrics, config),
         lanes=_tell_lanes(metrics, config),
+        background=BackgroundUse(
+            running=_tell_use(metrics.background_load.running, config.background.max_running),
+            queued=_tell_use(metrics.background_load.queued, config.background.max_queued),
+            readers=_tell_use(metrics.background_readers),
+        ),
         limits=tuple(_tell_limits(metrics, config)),
         rejections=tuple(
             Rejection(key=key, count=count) for (key,), count in read_values(metrics.rejections_total).items()

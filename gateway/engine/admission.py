@@ -63,6 +63,10 @@ class Admission:
                 "([server] max_concurrent_requests); send the request again later.",
                 bound="server.max_concurrent_requests",
             )
+        return self.hold()
+
+    def hold(self) -> "Place":
+        """Hold a place, whatever the limit, for a response that was admitted before."""
         self._active.move(1)
         return Place(self._leave)
 

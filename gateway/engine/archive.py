@@ -36,11 +36,19 @@ class Archive:
 
         Raises:
             PreviousResponseNotFound: the principal has no such response.
+            InvalidRequest: it is still being made.
         """
         if response_id is None:
             return ()
         history = await self._store.history(principal, response_id)
         if history is None:
+            if await self._store.holds(principal, response_id):
+                raise InvalidRequest(
+                    f"Previous response with id '{response_id[:128]}' is still being made in the background; "
+                    "continue it when it has ended.",
+                    code="previous_response_in_progress",
+                    param="previous_response_id",
+                )
             raise PreviousResponseNotFound(response_id)
         return history.items
 
@@ -66,3 +74,10 @@ def decode_item(item: StoredItem) -> dict[str, Any]:
     """Return a stored item as the object it is."""
     fields: dict[str, Any] = codec.decode(item.data, max_depth=None)
     return fields
+
+
+def show_response(stored: StoredResponse) -> bytes:
+    """Return a stored response as its caller sees it, as JSON."""
+    fields: dict[str, Any] = codec.decode(stored.snapshot, max_depth=None)
+    fields["output"] = [decode_item(item) for item in stored.items if item.role == "output"]
+    return codec.encode(fields)

@@ -65,8 +65,7 @@ class Committer:
         continuation, response = lineage.continuation, finished.response
         if not response.store and continuation is None and lineage.hold is None:
             return
-        own = [self._store_item("input", item, codec.encode(item)) for item in inputs]
-        own += map(self._store_item, repeat("output"), response.output, finished.items)
+        own = [*self.list_input(inputs), *self.list_output(finished)]
         if continuation is not None:
             checkpoint = Checkpoint(response.id, (*lineage.history, *own), stored=response.store)
             continuation.prepare(checkpoint, needed=lineage.hold is None)
@@ -75,13 +74,41 @@ class Committer:
         if continuation is not None:
             continuation.publish()
 
+    def list_input(self, inputs: Sequence[dict[str, Any]]) -> list[StoredItem]:
+        """Return input items as they are stored."""
+        return [self._store_item("input", item, codec.encode(item)) for item in inputs]
+
+    def list_output(self, finished: EncodedResponse) -> list[StoredItem]:
+        """Return the output of a response as it is stored."""
+        return list(map(self._store_item, repeat("output"), finished.response.output, finished.items))
+
+    def note_stored(self, principal: str, size: int) -> None:
+        """Note that so many bytes were stored for a principal."""
+        if self._room.is_limited:
+            self._room.add(principal, size)
+
     async def _append(
         self, principal: str, finished: EncodedResponse, own: Sequence[StoredItem], lineage: Lineage
     ) -> None:
+        response, record = finished.response, self.record(principal, finished, own, lineage)
+        began = time.perf_counter()
+        try:
+            await (self._store.append(record) if lineage.hold is None else self._add(record, lineage.hold, response))
+        except StorageUnavailable:
+            self._metrics.storage_failures_total.inc()
+            raise
+        self._metrics.defer(self._metrics.storage_append_seconds.observe, time.perf_counter() - began)
+        self.note_stored(principal, record.size)
+
+    @staticmethod
+    def record(
+        principal: str, finished: EncodedResponse, own: Sequence[StoredItem], lineage: Lineage
+    ) -> StoredResponse:
+        """Return a response as it is stored, with its own items and what it continues."""
         response = finished.response
         # Behind a parent that only the session knows, the row has to hold all that came before it.
         context = lineage.history if lineage.parent_id is None and lineage.hold is None else ()
-        record = StoredResponse(
+        return StoredResponse(
             id=response.id,
             principal=principal,
             parent_id=lineage.parent_id,
@@ -93,15 +120,6 @@ class Committer:
             snapshot=finished.empty,
             items=[*(structs.replace(item, role="context") for item in context), *own],
         )
-        began = time.perf_counter()
-        try:
-            await (self._store.append(record) if lineage.hold is None else self._add(record, lineage.hold, response))
-        except StorageUnavailable:
-            self._metrics.storage_failures_total.inc()
-            raise
-        self._metrics.defer(self._metrics.storage_append_seconds.observe, time.perf_counter() - began)
-        if self._room.is_limited:
-            self._room.add(principal, record.size)
 
     async def _add(self, record: StoredResponse, hold: Hold, response: Response) -> None:
         """Put a response's items into its conversation, and keep the response if it is to be kept."""

@@ -2,6 +2,8 @@
 
 from typing import Protocol, TypeAlias
 
+from gateway.protocol.response import EncodedResponse
+
 EncodedEvent: TypeAlias = tuple[bytes, bytes]
 """One event, serialized once for every transport: its `type`, and its JSON."""
 
@@ -28,4 +30,16 @@ class Channel(Protocol):
 
     async def end(self, batch: list[EncodedEvent]) -> None:
         """Send the last batch and end the answer; returns when all of it has been handed to the connection."""
+        ...
+
+
+class Keeper(Protocol):
+    """Stores a finished response together with its last events, so that both are there or neither."""
+
+    async def keep(self, finished: EncodedResponse, events: list[EncodedEvent]) -> None:
+        """Return once the response is durable; its terminal event is not among the events, and is told afterwards.
+
+        Raises:
+            StorageUnavailable: nothing was stored.
+        """
         ...

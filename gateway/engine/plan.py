@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from gateway.config.schema import GatewayConfig, ResponsesConfig
 from gateway.engine.commit import Lineage
+from gateway.engine.delivery import Keeper
 from gateway.engine.routing import Route
 from gateway.ports import Toolkit
 from gateway.protocol.compaction import Window
@@ -82,6 +83,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         settings: bounds of the run, as they were when the turn was made.
         open_tools: opens the toolkit of the response; None where the gateway runs no tools for it.
         window: what `items` are made of, if the history was compacted or is to be.
+        keeper: what stores the finished response, where that is not for the engine's committer.
     """
 
     caller: Caller
@@ -94,6 +96,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     settings: RunSettings
     open_tools: Callable[[], Toolkit] | None = None
     window: Window | None = None
+    keeper: Keeper | None = None
 
     def carry(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return items of this response in the engine's form."""

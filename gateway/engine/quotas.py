@@ -1,6 +1,7 @@
 """What one principal may have in the making, and how often it may ask."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from gateway.config.schema import LimitsConfig
 from gateway.engine.admission import Place
@@ -119,13 +120,11 @@ class Quotas:
             raise
         for allowance in allowances:
             allowance.take()
-        account.active += 1
+        return _count(account, place, allowances[0].describe() if allowances else None)
 
-        def leave() -> None:
-            account.active -= 1
-            place.leave()
-
-        return Place(leave, allowances[0].describe() if allowances else None)
+    def hold(self, place: Place, principal: str, now: float) -> Place:
+        """Count one response of the principal, however many there are, for as long as its place is held."""
+        return _count(self._find(principal, now), place)
 
     def _check(self, account: _Account, now: float) -> list[Allowance]:
         """Return the allowances that one more response uses up."""
@@ -160,6 +159,16 @@ class Quotas:
         account = accounts[principal] = _Account()
         account.allowance = _resize(None, self._limits.requests_per_minute_per_principal, now)
         return account
+
+
+def _count(account: _Account, place: Place, headers: Mapping[str, str] | None = None) -> Place:
+    account.active += 1
+
+    def leave() -> None:
+        account.active -= 1
+        place.leave()
+
+    return Place(leave, headers)
 
 
 def _resize(allowance: Allowance | None, per_minute: int, now: float) -> Allowance | None:

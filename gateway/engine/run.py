@@ -20,8 +20,8 @@ from gateway.engine.spans import conclude_agent, describe_agent
 from gateway.engine.telling import Telling
 from gateway.ports import Clock
 from gateway.protocol.errors import GatewayError, InternalError, ResourceLimitExceeded
+from gateway.protocol.minimal_error import minimal_error
 from gateway.protocol.response import EncodedResponse, Response, Usage
-from gateway.protocol.turn import minimal_error
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import Span, Tracing, current_span
@@ -141,14 +141,13 @@ class Run:
 
     def _begin_stream(self) -> None:
         """Encode the first events; a request too large to be echoed fails before any upstream call."""
-        created, in_progress = self._turn.begin()
-        self._outbox.add(created)
-        try:
-            self._outbox.add(in_progress)
-        except ResourceLimitExceeded:
-            # What was measured fits and tells more than the status of a refusal could.
-            self._telling.accepted = True
-            raise
+        for event in self._turn.begin():
+            try:
+                self._outbox.add(event)
+            except ResourceLimitExceeded:
+                # What was measured fits and tells more than the status of a refusal could.
+                self._telling.accepted = len(self._outbox) > 0
+                raise
 
     async def _fail(self, channel: Channel, error: GatewayError) -> None:
         """Tell a failure, whatever state it left the turn in."""
@@ -187,7 +186,10 @@ class Run:
 
     async def _commit(self, finished: EncodedResponse) -> None:
         plan = self._plan
-        await self._committer.commit(plan.caller.principal, finished, plan.inputs, plan.lineage)
+        if plan.keeper is None:
+            await self._committer.commit(plan.caller.principal, finished, plan.inputs, plan.lineage)
+        else:
+            await plan.keeper.keep(finished, self._outbox.take())
         self._turn.settle(finished.response)
 
     def _count_end(self, status: str, error: Exception | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission, Place, Seats
-from gateway.engine.archive import Archive, decode_item
+from gateway.engine.archive import Archive, decode_item, show_response
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer, Lineage
 from gateway.engine.compaction import Compaction
@@ -56,6 +56,7 @@ class Engine:
         usage: the tokens of each principal.
         conversations: what callers do with conversations.
         compaction: windows, notes and summaries.
+        committer: stores what has been made.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Engine:
         self._cutting_off = False
         self._room = Room(store, clock, config)
         self.conversations = Conversations(store, clock, ids, self._room, config)
-        self._committer = Committer(store, ids, metrics, self._room)
+        self.committer = Committer(store, ids, metrics, self._room)
         self.compaction = Compaction(config.compaction, sealer, metrics, tracing)
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())
@@ -146,6 +147,10 @@ class Engine:
         """
         place = self._admission.admit()
         return self._quotas.enter(place, principal, self._clock.monotonic()) if self._quotas.apply else place
+
+    def hold(self, principal: str) -> Place:
+        """Count a response that goes on beyond the request that was admitted for it, until the place is left."""
+        return self._quotas.hold(self._admission.hold(), principal, self._clock.monotonic())
 
     def read(self, body: bytes) -> tuple[CreateRequest, Route]:
         """Return the request a body holds, and the upstream its model belongs to.
@@ -289,10 +294,7 @@ class Engine:
             ResponseNotFound: this principal has no such response.
             StorageUnavailable: the database does not answer.
         """
-        stored = await self._archive.load(principal, response_id)
-        fields: dict[str, Any] = codec.decode(stored.snapshot, max_depth=None)
-        fields["output"] = [decode_item(item) for item in stored.items if item.role == "output"]
-        return codec.encode(fields)
+        return show_response(await self._archive.load(principal, response_id))
 
     async def input_items(self, principal: str, response_id: str, page: Page) -> bytes:
         """Return one page of a stored response's own input as JSON; what it continues from is not in it.
@@ -374,7 +376,7 @@ class Engine:
         run = Run(
             plan,
             plan.settings,
-            committer=self._committer,
+            committer=self.committer,
             coalescer=self._coalescer,
             clock=self._clock,
             metrics=self._metrics,

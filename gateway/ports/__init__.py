@@ -8,6 +8,21 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from gateway.ports.background import (
+    BackgroundRuns,
+    Claim,
+    EventBatch,
+    EventSweep,
+    RunBegin,
+    RunCancel,
+    RunEnd,
+    RunHandover,
+    RunLog,
+    RunStart,
+    RunState,
+    RunTakeover,
+    UnfinishedRun,
+)
 from gateway.ports.callers import ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
 from gateway.ports.conversations import (
     ConversationAddition,
@@ -29,12 +44,11 @@ from gateway.ports.storage import (
     Deletion,
     History,
     Store,
-    StoredItem,
-    StoredResponse,
     StoreHealth,
     UsageCount,
     UsageFlush,
 )
+from gateway.ports.stored import StoredItem, StoredResponse
 from gateway.ports.tools import (
     ApprovedCall,
     HostedCall,
@@ -52,6 +66,8 @@ __all__ = [
     "ApiKey",
     "ApprovedCall",
     "Authenticator",
+    "BackgroundRuns",
+    "Claim",
     "Clock",
     "ConversationAddition",
     "ConversationBounds",
@@ -62,6 +78,8 @@ __all__ = [
     "ConversationUpdate",
     "Deletion",
     "Dialect",
+    "EventBatch",
+    "EventSweep",
     "History",
     "HostedCall",
     "HostedKind",
@@ -84,6 +102,14 @@ __all__ = [
     "NewConversation",
     "RelayedAnswer",
     "RelayedCall",
+    "RunBegin",
+    "RunCancel",
+    "RunEnd",
+    "RunHandover",
+    "RunLog",
+    "RunStart",
+    "RunState",
+    "RunTakeover",
     "SealMismatch",
     "Sealer",
     "Store",
@@ -95,6 +121,7 @@ __all__ = [
     "ToolContext",
     "Toolkit",
     "Tools",
+    "UnfinishedRun",
     "Upstream",
     "UpstreamCall",
     "UpstreamExchange",

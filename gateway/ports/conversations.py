@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from gateway.ports.leases import Lease
-from gateway.ports.storage import StoredItem, StoredResponse
+from gateway.ports.stored import StoredItem, StoredResponse
 
 
 class StoredConversation(Struct, frozen=True, kw_only=True):

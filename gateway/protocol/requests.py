@@ -108,7 +108,6 @@ _UNAVAILABLE: dict[str, str] = {
     "prompt": "Prompt templates are not available; send the instructions and input themselves.",
 }
 UNSUPPORTED: dict[str, str] = {
-    "background": "Background responses are not available; send the request without it.",
     **_UNAVAILABLE,
     "generate": "It exists on WebSocket connections only.",
     "stream_id": "It exists on WebSocket connections only.",
@@ -158,6 +157,11 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
         """Whether the caller wants an event stream."""
         return bool(self.fields.stream)
 
+    @property
+    def background(self) -> bool:
+        """Whether the response is made on its own, whoever listens."""
+        return bool(self.fields.background)
+
     def carry(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return a history in the engine's form."""
         return self.toolset.carriage.carry(recall_hosted(history))
@@ -188,6 +192,12 @@ def check_request(
     """
     fields = read_fields(raw, CreateFields)
     _refuse_unsupported(fields, UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED)
+    if fields.background and fields.store is False:
+        raise InvalidRequest(
+            "A background response is read from where it is stored; send store: true, or leave 'store' out.",
+            code="invalid_value",
+            param="store",
+        )
     extras = _read_extras(raw, policy)
     generate = not (on_websocket and _is_warm_up(fields))
     if not fields.model:
@@ -248,6 +258,7 @@ def build_response(request: CreateRequest, *, response_id: str, created_at: int)
         id=response_id,
         created_at=created_at,
         status="in_progress",
+        background=request.background,
         instructions=fields.instructions,
         max_output_tokens=fields.max_output_tokens,
         max_tool_calls=fields.max_tool_calls,

@@ -18,13 +18,14 @@ from gateway.protocol.citations import Source, Sources
 from gateway.protocol.compaction import COMPACTION
 from gateway.protocol.compaction_slot import CompactionSlot
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, UpstreamError
-from gateway.protocol.events import ErrorDetail, ErrorEvent, Event
+from gateway.protocol.events import Event
 from gateway.protocol.hosted import HostedResult, HostedTool, Listed
 from gateway.protocol.hosted_slots import HostedSlot, ListingSlot
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.ledger import Ledger
 from gateway.protocol.lifecycle import Phase, move
-from gateway.protocol.limits import MINIMAL_ERROR_BYTES, Limits
+from gateway.protocol.limits import Limits
+from gateway.protocol.minimal_error import minimal_error
 from gateway.protocol.response import (
     EncodedResponse,
     IncompleteDetails,
@@ -43,8 +44,6 @@ _ENDED_STATUS: dict[type[up.Ended], str] = {
 }
 _FAILURES = ("failed", "cancelled")
 _ROOT = "/root"
-# Longest code or type repeated in the minimal error, in characters.
-_LONGEST_NAME = 40
 
 
 class Turn:
@@ -91,11 +90,27 @@ class Turn:
         """The items so far."""
         return self._items.output()
 
+    @property
+    def next_number(self) -> int:
+        """The sequence number of the next event."""
+        return self._next
+
     # ------------------------------------------------------------ the way in
 
+    def enqueue(self) -> list[Event]:
+        """Have the response wait until it begins, and return `response.created` and `response.queued`."""
+        self.phase = move(self.phase, Phase.QUEUED)
+        self.response = structs.replace(self.response, status="queued")
+        same = Raw(codec.encode(self.response))
+        return self._number([events.ResponseCreated(response=same), events.ResponseQueued(response=same)])
+
     def begin(self) -> list[Event]:
-        """Start the response and return `response.created` and `response.in_progress`."""
+        """Start the response and return `response.created`, unless it has waited, and `response.in_progress`."""
+        waited = self.phase is Phase.QUEUED
         self.phase = move(self.phase, Phase.IN_PROGRESS)
+        if waited:
+            self.response = structs.replace(self.response, status="in_progress")
+            return [self.repeat_progress()]
         same = Raw(codec.encode(self.response))
         return self._number([events.ResponseCreated(response=same), events.ResponseInProgress(response=same)])
 
@@ -276,6 +291,12 @@ class Turn:
         )
         return owed, self._failures(error)
 
+    def cancel(self) -> Response:
+        """End the response as its caller wished, with the output so far, and return it; of events there are none."""
+        self.phase = move(self.phase, Phase.CANCELLED)
+        self.response = structs.replace(self.response, status="cancelled", output=self.output, usage=self.usage)
+        return self.response
+
     def rewind(self, sequence_number: int) -> None:
         """Take back the numbers from `sequence_number` on: those events were not sent."""
         self._next = sequence_number
@@ -340,29 +361,6 @@ class Turn:
             number += 1
         self._next = number
         return out
-
-
-def minimal_error(error: GatewayError, sequence_number: int) -> ErrorEvent:
-    """Return an `error` event of at most 320 bytes, with the fields flat and nested."""
-    code = error.code if _is_plain(error.code, _LONGEST_NAME) else type(error).code
-    kind = error.type if _is_plain(error.type, _LONGEST_NAME) else type(error).type
-    message = error.message
-    if isinstance(error, ResourceLimitExceeded):
-        message = f"Exceeds {error.resource} ({error.limit} bytes)."
-    message = message.replace('"', "'").replace("\\", "/")
-    if not _is_plain(message, len(message)):
-        message = "The response failed."
-    detail = ErrorDetail(type=kind, code=code, message="")
-    event = ErrorEvent(sequence_number=sequence_number, code=code, message="", error=detail)
-    # The message is there twice.
-    room = (MINIMAL_ERROR_BYTES - len(codec.encode(event))) // 2
-    event.message = detail.message = message[: max(0, room)]
-    return event
-
-
-def _is_plain(text: str, longest: int) -> bool:
-    """Whether a text takes one byte a character in JSON."""
-    return 0 < len(text) <= longest and text.isascii() and text.isprintable() and not set('"\\') & set(text)
 
 
 def _response_error(error: GatewayError) -> ResponseError:

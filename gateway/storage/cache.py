@@ -32,6 +32,7 @@ class CachedStore:
     Attributes:
         conversations: those of the other store.
         leases: those of the other store.
+        background: likewise.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class CachedStore:
         self._store = store
         self.conversations = store.conversations
         self.leases = store.leases
+        self.background = store.background
         self._revalidate_seconds = revalidate_seconds
         self._max_responses = history_max_responses
         self._max_bytes = history_max_bytes

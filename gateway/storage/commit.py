@@ -9,8 +9,9 @@ from sqlalchemy import Connection, Engine, delete, insert
 from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, StoredResponse, UsageFlush
+from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, RunBegin, StoredResponse, UsageFlush
 from gateway.protocol.errors import ResponseNotFound
+from gateway.storage.background import RUN_ACTS, order_run
 from gateway.storage.conversation_changes import build_conversation_acts, order_conversation
 from gateway.storage.engine import leads_to_database
 from gateway.storage.faults import DriverErrors, StorageNotReady, explain_fault, unavailable
@@ -105,6 +106,7 @@ class BatchCommit:
                 self._insert(connection, appended)
                 connection.connection.commit()
             return [None] * len(batch)
+        appended += [change.response for change in batch if isinstance(change, RunBegin)]
         with connection.begin():
             stored = select_stored_ids(connection, appended) if again else ()
             missing = [response for response in appended if response.id not in stored]
@@ -141,6 +143,8 @@ def _order(change: Any) -> tuple[int, str]:
         return 2, ""
     if isinstance(change, Deletion):
         return 0, ""
+    if type(change) in RUN_ACTS:
+        return 1, order_run(change)
     is_lease = isinstance(change, LeaseClaim | LeaseRenewal | LeaseRelease)
     return 1, change.lease.name if is_lease else order_conversation(change)
 
@@ -156,4 +160,5 @@ _ACTS: Final[dict[type, Callable[[Connection, Any, bool], Outcome]]] = {
     LeaseRenewal: lambda connection, renewal, _: renew_lease(connection, renewal),
     LeaseRelease: lambda connection, release, _: release_lease(connection, release.lease),
     UsageFlush: lambda connection, flush, _: add_usage(connection, flush),
+    **RUN_ACTS,
 }

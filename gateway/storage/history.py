@@ -22,6 +22,8 @@ _IS_LIVE = and_(
     responses.c.deleted_at.is_(None),
 )
 _LIVE = select(responses.c.id).where(_IS_LIVE)
+# What is still being made has no output to go on from.
+_IS_FINISHED = responses.c.status.not_in(("queued", "in_progress"))
 
 
 class HistoryQuery:
@@ -33,7 +35,7 @@ class HistoryQuery:
         self._statement = _select_chain(max_responses, max_bytes)
 
     def read(self, connection: Connection, principal: str, response_id: str) -> History | None:
-        """Return the history behind a live response of the principal, or None.
+        """Return the history behind a live response of the principal that has ended, or None.
 
         Hidden ancestors of a live response belong to its history, and so does what came before the oldest of them in
         the conversation that it belongs to.
@@ -117,7 +119,7 @@ def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]
         literal(1).label("depth"),
         responses.c.item_bytes.label("chain_bytes"),
         responses.c.conversation_id,
-    ).where(_IS_LIVE)
+    ).where(_IS_LIVE, _IS_FINISHED)
     chain = head.cte("chain", recursive=True)
     ancestor = responses.alias("ancestor")
     step = select(

@@ -10,6 +10,7 @@ from gateway.protocol.errors import ResponseNotFound, StorageUnavailable
 from gateway.storage.history import check_bounds
 from gateway.storage.leases import MemoryLeases
 from gateway.storage.memory_conversations import MemoryConversations
+from gateway.storage.no_runs import NoRuns
 from gateway.storage.references import check_references
 from gateway.storage.rows import count_item_bytes
 
@@ -22,6 +23,7 @@ class MemoryStore:
     Attributes:
         conversations: items in an order of their own.
         leases: what is held for a while.
+        background: nothing; what forgets everything takes over nothing.
         usage: what was used, by principal, day and model.
     """
 
@@ -30,6 +32,7 @@ class MemoryStore:
         self._max_bytes = history_max_bytes
         self.leases = MemoryLeases()
         self.conversations = MemoryConversations(self.leases, self.append)
+        self.background = NoRuns()
         self._responses: dict[str, StoredResponse] = {}
         self._deleted: set[str] = set()
         self.usage: dict[tuple[str, date, str], UsageCount] = {}

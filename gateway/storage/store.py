@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.ports import Deletion, History, StoredItem, StoredResponse, StoreHealth, UsageFlush
 from gateway.protocol.errors import GatewayError, StorageUnavailable
+from gateway.storage.background import SqlRuns
 from gateway.storage.commit import BatchCommit
 from gateway.storage.conversations import SqlConversations
 from gateway.storage.engine import create_file, open_engine
@@ -39,6 +40,7 @@ class SqlStore:
     Attributes:
         conversations: items in an order of their own.
         leases: what processes hold for a while.
+        background: responses that are made on their own.
     """
 
     def __init__(self, settings: StoreSettings, metrics: Metrics | None = None) -> None:
@@ -74,6 +76,7 @@ class SqlStore:
         )
         self.conversations = SqlConversations(self._writer.write, self._read)
         self.leases = SqlLeases(self._writer.write)
+        self.background = SqlRuns(self._writer.write, self._read)
         self._sweeper = Sweeper(
             Expiry(self._engine, batch_responses=settings.retention_batch_responses),
             self._gate.ensure,

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Date,
     Dialect,
@@ -186,4 +187,38 @@ leases = Table(
     Column("holder", CallerText, nullable=False),
     # Milliseconds of the database's clock since the Unix epoch.
     Column("expires_at", BigInteger, nullable=False),
+)
+
+background_runs = Table(
+    "background_runs",
+    metadata,
+    Column("response_id", CallerText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True),
+    Column("holder", CallerText, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("streams", Boolean, nullable=False),
+    Column("next_number", BigInteger, nullable=False),
+    Column("told", Boolean, nullable=False),
+    Column("swept", Boolean, nullable=False),
+    Column("request", LargeBinary, nullable=False),
+    Column("trace", Text),
+    Column("cancel_requested_at", BigInteger),
+    Column("ended_at", BigInteger),
+)
+_is_unfinished, _is_kept = background_runs.c.ended_at.is_(None), ~background_runs.c.swept
+Index(
+    "ix_background_runs_unfinished",
+    background_runs.c.holder,
+    sqlite_where=_is_unfinished,
+    postgresql_where=_is_unfinished,
+)
+Index("ix_background_runs_kept", background_runs.c.ended_at, sqlite_where=_is_kept, postgresql_where=_is_kept)
+
+background_events = Table(
+    "background_events",
+    metadata,
+    Column("response_id", CallerText, ForeignKey("background_runs.response_id", ondelete="CASCADE"), primary_key=True),
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("count", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
 )

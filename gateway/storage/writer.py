@@ -11,11 +11,12 @@ from msgspec import Struct
 
 from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, StoredResponse, UsageFlush
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
+from gateway.storage.background import RunChange, measure_run
 from gateway.storage.conversation_changes import ConversationChange, measure_conversation
 from gateway.telemetry.loads import StorageLoad
 
 Change: TypeAlias = (
-    StoredResponse | Deletion | UsageFlush | LeaseClaim | LeaseRenewal | LeaseRelease | ConversationChange
+    StoredResponse | Deletion | UsageFlush | LeaseClaim | LeaseRenewal | LeaseRelease | ConversationChange | RunChange
 )
 # A GatewayError is raised, anything else is returned.
 Outcome: TypeAlias = object
@@ -170,4 +171,4 @@ def _measure(change: Change) -> int:
         return len(change.counts) * _ROW_BYTES
     if isinstance(change, Deletion | LeaseClaim | LeaseRenewal | LeaseRelease):
         return _ROW_BYTES
-    return measure_conversation(change)
+    return measure_run(change) if isinstance(change, RunChange) else measure_conversation(change)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gateway.telemetry.distribution import Distribution
 from gateway.telemetry.quantities import NOTHING, show_bytes, show_count, show_seconds, show_share
-from gateway.telemetry.status import Clients, Lanes, Status, StorageStatus, UpstreamStatus, Use
+from gateway.telemetry.status import BackgroundUse, Clients, Lanes, Status, StorageStatus, UpstreamStatus, Use
 
 ALMOST_FULL: Final = 0.9
 """Which share of a limit in use is worth a warning."""
@@ -45,6 +45,15 @@ def list_lanes(lanes: Lanes) -> tuple[UseRow, ...]:
     )
 
 
+def list_background(background: BackgroundUse) -> tuple[UseRow, ...]:
+    """Return what there is of background responses."""
+    return (
+        UseRow("being made", background.running, show_count),
+        UseRow("waiting", background.queued, show_count),
+        UseRow("readers", background.readers, show_count),
+    )
+
+
 def list_writes(storage: StorageStatus) -> tuple[UseRow, ...]:
     """Return what waits to be stored."""
     return (
@@ -62,6 +71,7 @@ def group_uses(status: Status) -> Iterator[tuple[str, tuple[UseRow, ...]]]:
     """Return every level of a status, in groups with a name each."""
     yield "Clients", list_clients(status.clients)
     yield "WebSockets", list_lanes(status.lanes)
+    yield "background", list_background(status.background)
     yield "Storage", list_writes(status.storage)
     for server in status.upstreams:
         yield f"Inference server {server.name}", list_calls(server)

@@ -67,6 +67,21 @@ class SocketLoad:
         self.session_bytes = Level()
 
 
+class BackgroundLoad:
+    """The background responses of a process.
+
+    Attributes:
+        queued: responses that wait.
+        running: responses that are made.
+    """
+
+    __slots__ = ("queued", "running")
+
+    def __init__(self) -> None:
+        self.queued = Level()
+        self.running = Level()
+
+
 class StorageLoad:
     """What waits to be written to the database.
 

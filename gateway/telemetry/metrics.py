@@ -17,7 +17,7 @@ from gateway.protocol.response import Usage
 from gateway.telemetry import names
 from gateway.telemetry.histogram import Histogram, Tally
 from gateway.telemetry.last_errors import LastErrors
-from gateway.telemetry.loads import CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad, ToolLoad
+from gateway.telemetry.loads import BackgroundLoad, CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad, ToolLoad
 from gateway.telemetry.names import Metric
 
 _DEFERRED_TOGETHER = 512
@@ -92,6 +92,7 @@ class Metrics:
         self._declare_process()
 
     def _declare_process(self) -> None:
+        self._declare_background()
         self._trace_spans_total = self._counter(names.TRACE_SPANS)
         self.config_reloads_total = self._counter(names.CONFIG_RELOADS)
         self.config_last_reload_timestamp_seconds = self._gauge(names.CONFIG_LAST_RELOAD)
@@ -120,6 +121,14 @@ class Metrics:
         self.websocket_closes_total = self._counter(names.WEBSOCKET_CLOSES)
         self.checkpoints_total = self._counter(names.WEBSOCKET_CHECKPOINTS)
         self.session_lookups_total = self._counter(names.WEBSOCKET_LOOKUPS)
+
+    def _declare_background(self) -> None:
+        self.background_load = load = BackgroundLoad()
+        self._level(names.BACKGROUND_QUEUED, names.BACKGROUND_QUEUED_HIGH, load.queued)
+        self._level(names.BACKGROUND_RUNNING, names.BACKGROUND_RUNNING_HIGH, load.running)
+        self.background_recovered_total = self._counter(names.BACKGROUND_RECOVERED)
+        self.background_event_bytes_total = self._counter(names.BACKGROUND_EVENT_BYTES)
+        self.background_readers = self._level(names.BACKGROUND_READERS, names.BACKGROUND_READERS_HIGH, Level())
 
     def _declare_tokens(self) -> None:
         self.oidc_tokens_total = self._counter(names.OIDC_TOKENS)

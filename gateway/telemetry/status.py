@@ -136,6 +136,20 @@ class Lanes(Struct, frozen=True, kw_only=True):
     session_bytes: Use
 
 
+class BackgroundUse(Struct, frozen=True, kw_only=True):
+    """Responses that are made on their own.
+
+    Attributes:
+        running: those being made.
+        queued: those that wait.
+        readers: clients that read events.
+    """
+
+    running: Use
+    queued: Use
+    readers: Use
+
+
 class LimitUse(Struct, frozen=True, kw_only=True):
     """A limit, beside what was seen of what it bounds.
 
@@ -245,6 +259,7 @@ class Status(Struct, frozen=True, kw_only=True):
         storage: the database.
         clients: what clients hold.
         lanes: what WebSockets hold.
+        background: responses made on their own.
         limits: limits of sizes, with what was seen.
         rejections: what was refused or ended because a bound was met, by key.
         responses: how responses ended.
@@ -265,6 +280,7 @@ class Status(Struct, frozen=True, kw_only=True):
     storage: StorageStatus
     clients: Clients
     lanes: Lanes
+    background: BackgroundUse
     limits: tuple[LimitUse, ...]
     rejections: tuple[Rejection, ...]
     responses: tuple[Outcome, ...]
@@ -301,6 +317,7 @@ def merge(documents: Sequence[Status]) -> Status:
         storage=_merge_storage([one.storage for one in documents]),
         clients=_fold([one.clients for one in documents], newest.clients),
         lanes=_fold([one.lanes for one in documents], newest.lanes),
+        background=_fold([one.background for one in documents], newest.background),
         limits=_merge_alike(documents, "limits", "key", _merge_limits),
         rejections=_merge_alike(documents, "rejections", "key", _add_counts),
         tokens=_merge_alike(documents, "tokens", "model", _add_counts),

@@ -216,6 +216,18 @@ class Tracing:
             return _current.get()
         return self._start_root(names.SPAN_CREATE, carrier, connection.link)
 
+    def start_background(self, carrier: Carrier) -> Span:
+        """Start the span of a response that is made on its own: a trace of its own, linked to what asked for it.
+
+        Args:
+            carrier: the trace context of what asked for it; without tracing, it is passed on.
+        """
+        link = None
+        if self._tracer is not None and _TRACEPARENT in carrier:
+            asked = trace.get_current_span(_propagator.extract(carrier, context=_ROOT)).get_span_context()
+            link, carrier = Link(asked), {}
+        return self._start_root(names.SPAN_BACKGROUND, carrier, link, SpanKind.INTERNAL)
+
     def start_agent(self) -> Span:
         """Start the INTERNAL span of one agent's run."""
         return self._start_below(names.AGENT_OPERATION, SpanKind.INTERNAL)
@@ -261,13 +273,15 @@ class Tracing:
         if self._provider is not None:
             self._provider.shutdown()
 
-    def _start_root(self, name: str, carrier: Carrier, link: Link | None = None) -> Span:
+    def _start_root(
+        self, name: str, carrier: Carrier, link: Link | None = None, kind: SpanKind = SpanKind.SERVER
+    ) -> Span:
         if self._tracer is None:
             span = Span(carrier) if carrier else _NOTHING
         else:
             parent = _propagator.extract(carrier, context=_ROOT) if _TRACEPARENT in carrier else _ROOT
             links = () if link is None else (link,)
-            made = self._tracer.start_span(name, context=parent, kind=SpanKind.SERVER, links=links)
+            made = self._tracer.start_span(name, context=parent, kind=kind, links=links)
             span = Span(carrier, made.get_span_context(), made if made.is_recording() else None)
         _current.set(span)
         return span

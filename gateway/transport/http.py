@@ -9,11 +9,14 @@ from litestar.types import HTTPResponseStartEvent, HTTPScope, Receive, Scope, Se
 
 from gateway.config.schema import GatewayConfig, ServerConfig
 from gateway.engine.admission import Place
+from gateway.engine.background import Background
 from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.protocol.errors import GatewayError, RequestTooLarge
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import TRANSPORT_BACKGROUND
+from gateway.transport.background import EventReader
 from gateway.transport.connection import (
     ClientConnection,
     ClientLeft,
@@ -36,12 +39,18 @@ class ResponsesEndpoint:
 
     Args:
         engine: makes the responses.
+        background: makes those that nobody waits for.
+        events: streams the events of these.
         config: bounds of bodies, keep-alives and sends.
         metrics: counts bodies, errors and clients that leave.
     """
 
-    def __init__(self, engine: Engine, config: GatewayConfig, metrics: Metrics) -> None:
+    def __init__(
+        self, engine: Engine, background: Background, events: EventReader, config: GatewayConfig, metrics: Metrics
+    ) -> None:
         self._engine = engine
+        self._background = background
+        self._events = events
         self._server = config.server
         self._metrics = metrics
 
@@ -71,20 +80,36 @@ class ResponsesEndpoint:
             body = await read_body(scope, receive, server, connection)
             self._metrics.defer(self._metrics.request_body_bytes.observe, len(body))
             request, route = self._engine.read(body)
+            waits = not request.background
             caller = Caller(
                 principal=principal,
-                transport="sse" if request.stream else "json",
+                transport=("sse" if request.stream else "json") if waits else TRANSPORT_BACKGROUND,
                 headers=route.pick_headers(scope["headers"]),
             )
+            if not waits:
+                self._background.check(request)
             plan = await self._engine.prepare(caller, request, route)
             response_id_var.set(plan.response_id)
             headers = _extra_headers(plan, place)
-            if request.stream:
+            if not waits:
+                queued = await self._background.submit(plan, body)
+            elif request.stream:
                 await self._stream(plan, EventStream(connection, send, headers, server, self._metrics), connection)
             else:
                 async with ClientWatch(connection):
                     answer = await self._engine.answer(plan)
                 await send_json(answer, send, headers)
+        # Whoever reads on takes no place of those whose responses end with their requests.
+        if not waits:
+            await self._answer_queued(scope, send, plan, queued, headers)
+
+    async def _answer_queued(
+        self, scope: HTTPScope, send: Send, plan: Plan, queued: bytes, headers: RawHeaders
+    ) -> None:
+        if plan.request.stream:
+            await self._events.serve(scope, send, plan.response_id, headers=headers)
+        else:
+            await send_json(queued, send, headers)
 
     async def _stream(self, plan: Plan, stream: EventStream, connection: ClientConnection) -> None:
         try:

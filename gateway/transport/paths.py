@@ -1,7 +1,11 @@
-"""Paths that answer whoever asks."""
+"""Paths, and which of them answer whoever asks."""
 
 from typing import Final
 
+RESPONSES_PATH: Final = "/v1/responses"
+COMPACT_PATH: Final = RESPONSES_PATH + "/compact"
+INPUT_TOKENS_PATH: Final = RESPONSES_PATH + "/input_tokens"
+RESPONSE_PATH: Final = RESPONSES_PATH + "/{response_id:str}"
 LIVEZ_PATH: Final = "/livez"
 READYZ_PATH: Final = "/readyz"
 HEALTH_PATH: Final = "/health"

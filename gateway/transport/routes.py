@@ -11,17 +11,22 @@ from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.params import FromPath, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from gateway.engine.replay import refuse_stream
 from gateway.engine.service import Engine
 from gateway.ports import Identity
 from gateway.protocol.errors import InvalidRequest
+from gateway.transport.background import (
+    BackgroundDependency,
+    EventAnswer,
+    EventsDependency,
+    cancel_response,
+    read_start,
+)
 from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.health import health, livez, readyz, version
 from gateway.transport.paging import read_page
+from gateway.transport.paths import RESPONSE_PATH, RESPONSES_PATH
 
-RESPONSES_PATH = "/v1/responses"
-COMPACT_PATH = RESPONSES_PATH + "/compact"
-INPUT_TOKENS_PATH = RESPONSES_PATH + "/input_tokens"
-RESPONSE_PATH = RESPONSES_PATH + "/{response_id:str}"
 _TRUE = frozenset({"true", "1"})
 _FALSE = frozenset({"false", "0", ""})
 
@@ -48,27 +53,37 @@ def build_responses_route(endpoint: ASGIApp, *, websockets: bool) -> ASGIRouteHa
 
 @get(RESPONSE_PATH)
 async def retrieve_response(
-    request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
+    request: Request[Any, Any, Any], engine: EngineDependency, events: EventsDependency, response_id: FromPath[str]
 ) -> Response[bytes]:
-    """Return one of the caller's stored responses, whole: what `include[]` could ask for is in it."""
-    stream = request.query_params.get("stream", "false").lower()
-    if stream in _TRUE:
-        raise InvalidRequest(
-            "A stored response is not streamed; leave 'stream' out to get it whole.",
-            code="unsupported_parameter",
-            param="stream",
-        )
-    if stream not in _FALSE:
-        raise InvalidRequest("'stream' must be false, or left out.", code="invalid_value", param="stream")
-    return answer_json(await engine.retrieve(find_principal(request), response_id))
+    """Return one of the caller's stored responses, whole: what `include[]` could ask for is in it.
+
+    The events of one that was created with `background` and `stream` can be read as a stream: those behind
+    `starting_after`, or all, and those that are still to come.
+    """
+    query, principal = request.query_params, find_principal(request)
+    stream = query.get("stream", "false").lower()
+    if stream not in _TRUE | _FALSE:
+        raise InvalidRequest("'stream' must be true or false, or left out.", code="invalid_value", param="stream")
+    after = read_start(query)
+    if stream in _FALSE:
+        return answer_json(await engine.retrieve(principal, response_id))
+    if not await events.check(principal, response_id):
+        await engine.retrieve(principal, response_id)
+        refuse_stream()
+    return EventAnswer(events, response_id, after)
 
 
 @delete(RESPONSE_PATH, status_code=200)
 async def delete_response(
-    request: Request[Any, Any, Any], engine: EngineDependency, response_id: FromPath[str]
+    request: Request[Any, Any, Any],
+    engine: EngineDependency,
+    background: BackgroundDependency,
+    response_id: FromPath[str],
 ) -> Response[bytes]:
-    """Hide one of the caller's stored responses; what continues from it stays as it is."""
-    return answer_json(await engine.delete(find_principal(request), response_id))
+    """Hide one of the caller's stored responses; what continues from it stays as it is, what is being made ends."""
+    deleted = await engine.delete(find_principal(request), response_id)
+    background.drop(response_id)
+    return answer_json(deleted)
 
 
 @route(RESPONSE_PATH, http_method=HttpMethod.OPTIONS, status_code=204)
@@ -98,7 +113,7 @@ async def retrieve_model(engine: EngineDependency, model_id: FromPath[PurePosixP
 
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
-    *(name_methods, retrieve_response, delete_response, list_input_items),
+    *(name_methods, retrieve_response, delete_response, list_input_items, cancel_response),
     *(list_models, retrieve_model),
     *(livez, readyz, health, version),
 )

@@ -64,11 +64,16 @@ class EventStream:
         """Send a batch at once; False, and nothing done, when it has to be `put`."""
         return self.opened and self.queue.write(_join(batch))
 
+    async def open(self) -> None:
+        """Begin the answer before there is anything to tell."""
+        await self._begin()
+        # The head waits for the first part of a body.
+        self.queue.write(KEEPALIVE)
+
     async def put(self, batch: list[EncodedEvent]) -> None:
         """Send a batch, after the head if it is the first; waits while the queue is full."""
         if not self.opened:
-            await self._send_head()
-            self._silence = self._loop.call_later(self._keepalive, self._look)
+            await self._begin()
         await self.queue.put(_join(batch))
 
     async def end(self, batch: list[EncodedEvent]) -> None:
@@ -87,6 +92,10 @@ class EventStream:
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
+
+    async def _begin(self) -> None:
+        await self._send_head()
+        self._silence = self._loop.call_later(self._keepalive, self._look)
 
     async def _send_head(self) -> None:
         start: HTTPResponseStartEvent = {

@@ -18,7 +18,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.transport.connection import ClientLeft, ClientWatch, RequestTimeout, find_connection
 from gateway.transport.edge import STATE_CLIENT_LEFT, STATE_IDENTITY
 from gateway.transport.http import list_headers, read_body, send_json
-from gateway.transport.routes import COMPACT_PATH, INPUT_TOKENS_PATH
+from gateway.transport.paths import COMPACT_PATH, INPUT_TOKENS_PATH
 from gateway.transport.wire_errors import STATE_FAILURE, Failure, name_code, send_error
 
 Answer = Callable[[str, bytes, Iterable[tuple[bytes, bytes]]], Awaitable[bytes]]

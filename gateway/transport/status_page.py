@@ -11,6 +11,7 @@ from msgspec import structs
 from gateway.telemetry.digest import (
     UseRow,
     find_troubles,
+    list_background,
     list_calls,
     list_clients,
     list_lanes,
@@ -104,6 +105,7 @@ def render_status(status: Status, *, refresh: int) -> str:
             _storage(status.storage),
             _card("Clients", _levels(list_clients(status.clients))),
             _card("WebSockets", _levels(list_lanes(status.lanes))),
+            _card("Background", _levels(list_background(status.background))),
             _outcomes(status.responses),
             _rejections(status.rejections),
             "</div>",

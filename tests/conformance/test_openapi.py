@@ -65,12 +65,15 @@ def steer(document: dict[str, Any]) -> dict[str, Any]:
     schemas["CreateRequest"]["properties"]["previous_response_id"] = {"type": "null"}
     schemas["CreateRequest"]["anyOf"] = schemas["CreateRequest"]["anyOf"][:1]
     schemas["ToolChoice"] = {"enum": ["none", "auto"]}
-    media = document["paths"][RESPONSES]["post"]["responses"]["200"]["content"]["text/event-stream"]
-    payload = {"contentMediaType": "application/json", "contentSchema": media["schema"]}
+    paths = document["paths"]
+    streamed = paths[RESPONSES]["post"], paths[RESPONSES + "/{response_id}"]["get"]
+    payload = {"contentMediaType": "application/json", "contentSchema": {"$ref": "#/components/schemas/StreamEvent"}}
     names = {"enum": list(schemas["StreamEvent"]["discriminator"]["mapping"])}
     event = {"required": ["event"], "properties": {"event": names, "data": {"type": "string", **payload}}}
     end = {"properties": {"event": False, "data": {"const": "[DONE]"}}}
-    media["schema"] = {"if": end, "else": event, "type": "object", "required": ["data"]}
+    for operation in streamed:
+        media = operation["responses"]["200"]["content"]["text/event-stream"]
+        media["schema"] = {"if": end, "else": event, "type": "object", "required": ["data"]}
     return document
 
 

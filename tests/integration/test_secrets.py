@@ -17,8 +17,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from harness.client import Answer, client, open_create
-from harness.engine import Answer as EngineAnswer
-from harness.engine import call, in_turn, says
+from harness.engine import says
 from harness.logs import restored_logging
 from harness.processes import Process, clean_environment, free_port
 from harness.upstream import Reply, Request, Upstream
@@ -30,7 +29,6 @@ from gateway.protocol.credentials import digest_key, write_key
 
 PASSWORD, UPSTREAM_KEY, NEXT_UPSTREAM_KEY = "planted-password-1", "sk-planted-upstream-2", "sk-planted-upstream-3"
 STRANGE_KEY = "sk-planted-strange-4"
-SEARCH_KEY = "planted-search-key-5"
 RGW_STRANGER = write_key("stranger0000", b"\x05" * 32)
 # A gateway with a fault: the route fails unexpectedly, with the caller's key at hand.
 FAULTY = """
@@ -74,7 +72,7 @@ class Site:
         self.admin_port, port = free_port(), free_port()
         self._configure(UPSTREAM_KEY, port)
         self.key = self.command("keys", "create", "--principal", "ada", check=False).strip()
-        self.secrets = [PASSWORD, UPSTREAM_KEY, NEXT_UPSTREAM_KEY, STRANGE_KEY, SEARCH_KEY, RGW_STRANGER, self.key]
+        self.secrets = [PASSWORD, UPSTREAM_KEY, NEXT_UPSTREAM_KEY, STRANGE_KEY, RGW_STRANGER, self.key]
         self.secrets += [key.split("_")[2] for key in (self.key, RGW_STRANGER)]
         self.process = Process(["serve", "--config", str(self.config)], port, folder / "gateway.log", self._env)
         self.process._arguments[:1] = [sys.executable, "-c", FAULTY]
@@ -96,11 +94,6 @@ class Site:
             [upstream]
             url = "{self.upstream.url}"
             api_key = "{upstream_key}"
-            [web_search]
-            provider = "searxng"
-            url = "{self.upstream.url}"
-            api_key = "{SEARCH_KEY}"
-            allow_private_addresses = true
             [storage]
             auto_migrate = "always"
             [telemetry]
@@ -193,11 +186,6 @@ def fail(site: Site) -> None:
     model = site.upstream.script("secrets broken", begin_and_fail)
     assert site.call("POST", "/v1/responses", site.key, {"model": model, "input": "hi", "stream": True}).status == 200
     assert site.call("GET", "/v1/responses/resp_1/input_items", site.key).status == 500
-    calling = EngineAnswer([call("web_search", '{"query": "rain"}', "call_1")])
-    model = site.upstream.script("secrets search", in_turn(calling, says("Nothing.")))
-    body = {"model": model, "input": "hi", "tools": [{"type": "web_search"}]}
-    searched = site.call("POST", "/v1/responses", site.key, body)
-    assert (searched.status, searched.json["output"][0]["status"]) == (200, "failed")
     # One that leaves in the middle.
     with open_create(site.process.port, {"model": model, "input": "hi"}, {"Authorization": f"Bearer {site.key}"}):
         pass
@@ -257,7 +245,6 @@ def test_no_secret_comes_out_again(site: Site) -> None:
     assert "a planted crash" in site.seen["crash"]
     assert "Traceback" in site.seen["log, traces"]
     assert "a planted fault" in site.seen["log, traces"]
-    assert "a query to the search provider failed" in site.seen["log, traces"]
     assert '"trace_id"' in site.seen["log, traces"]
     assert digest_key(site.key) in site.seen["database"]
     assert "Incorrect API key provided" in str(site.seen)

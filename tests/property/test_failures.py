@@ -7,7 +7,7 @@ from property.engine import Client, faults_of, items, make_turn, spell, whole
 from gateway.protocol import codec
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, UpstreamError, UpstreamRefused
 from gateway.protocol.limits import MINIMAL_ERROR_BYTES
-from gateway.protocol.turn import minimal_error
+from gateway.protocol.minimal_error import minimal_error
 
 words = st.one_of(st.text(max_size=600), st.text('"\\\n\0é€\udfff', max_size=600), st.text("abc _", max_size=600))
 errors = st.one_of(

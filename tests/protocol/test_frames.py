@@ -28,8 +28,8 @@ from gateway.protocol.frames import (
     tag_overhead,
 )
 from gateway.protocol.limits import MINIMAL_ERROR_BYTES
+from gateway.protocol.minimal_error import minimal_error
 from gateway.protocol.requests import RequestPolicy, check_request
-from gateway.protocol.turn import minimal_error
 
 INVALID_STREAM_ID = (
     "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, "

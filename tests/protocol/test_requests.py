@@ -49,7 +49,7 @@ HANDLED = {
     "store": False,
     "stream": True,
     "stream_options": {"include_obfuscation": True},
-    "background": False,
+    "background": True,
     "conversation": {"id": "conv_1"},
     "background_options": {"completion_window": "soonest"},
     "max_tool_calls": 3,
@@ -60,7 +60,6 @@ HANDLED = {
 }
 WITH_TOOLS = {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False}
 REFUSED = {
-    "background": True,
     "context_management": [{"type": "compaction"}],
     "prompt": {"id": "p"},
     "generate": True,
@@ -322,7 +321,7 @@ def check_frame(**given):
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED_ON_WEBSOCKETS))
 def test_what_a_websocket_cannot_do_is_refused_by_name(name):
     with pytest.raises(InvalidRequest) as refused:
-        check_frame(**{name: REFUSED[name]})
+        check_frame(**{name: {**REFUSED, "background": True}[name]})
     assert (refused.value.param, refused.value.code) == (name, "unsupported_parameter")
     assert refused.value.message.startswith(f"'{name}' is not supported. ")
 

@@ -9,8 +9,9 @@ from gateway.protocol import upstream_events as up
 from gateway.protocol.errors import GatewayError, InternalError, ResourceLimitExceeded, UpstreamError
 from gateway.protocol.lifecycle import Phase
 from gateway.protocol.limits import Limits
+from gateway.protocol.minimal_error import minimal_error
 from gateway.protocol.response import EncodedResponse
-from gateway.protocol.turn import Turn, minimal_error
+from gateway.protocol.turn import Turn
 
 MESSAGE = {
     "type": "message",

@@ -10,6 +10,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.principals import PrincipalTokens
 from gateway.telemetry.status import (
     BREAKERS,
+    BackgroundUse,
     Clients,
     Lanes,
     LastError,
@@ -126,6 +127,7 @@ def make_status(**fields):
         clients=Clients(
             connections=use, responses=use, delivery_batches=Use(now=0, high=9), delivery_bytes=Use(now=0, high=90_000)
         ),
+        background=BackgroundUse(running=use, queued=Use(now=1, high=2, limit=256), readers=Use(now=1, high=2)),
         lanes=Lanes(
             connections=use,
             running=Use(now=2, high=8),

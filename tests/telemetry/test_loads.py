@@ -24,6 +24,9 @@ def test_every_level_is_shown_beside_its_high_water_mark():
     load, storage, delivery = metrics.socket_load, metrics.storage_load, metrics.delivery_load
     levels = {
         "active_responses": metrics.active_responses,
+        "background_queued": metrics.background_load.queued,
+        "background_readers": metrics.background_readers,
+        "background_running": metrics.background_load.running,
         "client_connections": metrics.client_connections,
         "delivery_queue_batches": delivery.batches,
         "delivery_queue_bytes": delivery.bytes,

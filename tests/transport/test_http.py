@@ -9,8 +9,10 @@ from engine.doubles import Bench, BrokenStore, HeldStore, Reply, refusal, settle
 from harness.engine import says
 from transport.asgi import Conversation
 
+from gateway.app.background import build_background
 from gateway.protocol.errors import StorageUnavailable
 from gateway.telemetry.logs import response_id_var
+from gateway.transport.background import EventReader
 from gateway.transport.http import ResponsesEndpoint
 
 HELLO = says("Hello there")
@@ -20,8 +22,12 @@ class Site:
     """The endpoint on an engine whose parts are scripted."""
 
     def __init__(self, *replies, **options):
-        self.bench = Bench(*replies, **options)
-        self.endpoint = ResponsesEndpoint(self.bench.engine, self.bench.config, self.bench.metrics)
+        bench = self.bench = Bench(*replies, **options)
+        background = build_background(
+            bench.config, bench.store, bench.engine, bench.clock, bench.metrics, bench.tracing
+        )
+        events = EventReader(background, bench.config, bench.metrics)
+        self.endpoint = ResponsesEndpoint(bench.engine, background, events, bench.config, bench.metrics)
 
     async def post(self, *body, **options):
         """Let the endpoint serve one request to its end."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from gateway.config.schema.auth import AuthConfig
+from gateway.config.schema.background import BackgroundConfig
 from gateway.config.schema.compaction import CompactionConfig, SecurityConfig
 from gateway.config.schema.conversations import ConversationsConfig
 from gateway.config.schema.limits import LimitsConfig
@@ -25,6 +26,7 @@ __all__ = [
     "AdminConfig",
     "AllowedField",
     "AuthConfig",
+    "BackgroundConfig",
     "CompactionConfig",
     "ConversationsConfig",
     "EngineConfig",
@@ -67,6 +69,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     web_search: WebSearchConfig = field(default_factory=WebSearchConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
     conversations: ConversationsConfig = field(default_factory=ConversationsConfig)
+    background: BackgroundConfig = field(default_factory=BackgroundConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 

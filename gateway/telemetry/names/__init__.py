@@ -6,6 +6,7 @@ Dashboards, alerts and the reference page are checked against this package, so a
 from gateway.telemetry.names.compaction import *
 from gateway.telemetry.names.logs import *
 from gateway.telemetry.names.metrics import *
+from gateway.telemetry.names.runs import *
 from gateway.telemetry.names.spans import *
 from gateway.telemetry.names.tools import *
 from gateway.telemetry.names.usage import *

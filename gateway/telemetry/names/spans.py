@@ -5,6 +5,7 @@ Those of GenAI follow the OpenTelemetry conventions, which are still in developm
 
 SERVICE = "responses-gateway"
 SPAN_CREATE = "response.create"
+SPAN_BACKGROUND = "response.background"
 AGENT_OPERATION = "invoke_agent"
 CHAT_OPERATION = "chat"
 TOOL_OPERATION = "execute_tool"

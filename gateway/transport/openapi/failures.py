@@ -61,7 +61,16 @@ STORED = (_fail(errors.ResponseNotFound, "the caller has no stored response of t
 
 _WRONG_VALUE = "a parameter has a value it cannot have"
 
-READ = _refuse(invalid_value=_WRONG_VALUE, unsupported_parameter="a stream was asked for")
+READ = (
+    *_refuse(
+        invalid_value=_WRONG_VALUE,
+        unsupported_parameter="a stream was asked for of a response that was not created with `background` and "
+        "`stream`",
+    ),
+    _fail(errors.NotFound, "the events are kept no longer", "response_events_not_found"),
+)
+
+CANCEL = _refuse(response_not_cancellable="it is no background response")
 
 PAGE = _refuse(invalid_value=_WRONG_VALUE, item_not_found="`after` names no item of the list")
 
@@ -141,6 +150,7 @@ CREATE = (
         missing_tool_output="a call has no output",
         invalid_encrypted_content="a compaction item was made for another caller, or by another version",
         item_not_found="an `item_reference` names no item of the caller",
+        previous_response_in_progress="`previous_response_id` names a background response that has not ended",
         history_too_long="the history behind `previous_response_id` is too long",
         mutually_exclusive_parameters="both `conversation` and `previous_response_id` are given",
         duplicate_item="an input item has the id of one in the conversation",
@@ -151,6 +161,7 @@ CREATE = (
     _fail(errors.PreviousResponseNotFound, "`previous_response_id` names nothing the caller can continue"),
     *MODEL,
     _fail(errors.RequestTooLarge, "the body is too large"),
+    _fail(errors.RateLimitExceeded, "as many background responses wait as may"),
     _fail(errors.InsufficientQuota, "what the caller has stored takes as much room as it may"),
     _fail(errors.UpstreamError, "the inference server's body is no response", "upstream_invalid_body"),
     _fail(errors.CompactionFailed, "the model wrote no usable note of a history that was to be compacted"),
@@ -178,6 +189,7 @@ EVERY = (
     *ACCESS,
     *STORED,
     *READ,
+    *CANCEL,
     *PAGE,
     *ITEM,
     *NEW_ITEMS,

@@ -21,7 +21,7 @@ from gateway.transport.openapi.operation import (
     describe_query,
 )
 from gateway.transport.openapi.schemas import Schema, refer
-from gateway.transport.routes import COMPACT_PATH, INPUT_TOKENS_PATH, RESPONSES_PATH
+from gateway.transport.paths import COMPACT_PATH, INPUT_TOKENS_PATH, RESPONSES_PATH
 
 
 def _link(operation: str) -> Schema:
@@ -38,7 +38,19 @@ without it was cut off.
 A response is stored before its last event is sent."""
 
 _NOT_READY = "Not ready: the reasons, and when to ask again."
-_STREAM_OFF = describe_query("stream", {"type": "boolean", "const": False}, "A stored response is not streamed.")
+_REPLAY = (
+    describe_query(
+        "stream",
+        # A word, as in any query, written in whatever case.
+        {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]|[01])?$", "default": "false"},
+        "Read the events instead, of a response that was created with `background` and `stream`.",
+    ),
+    describe_query(
+        "starting_after",
+        {"type": "integer", "minimum": 0},
+        "With `stream`: the sequence number of the event before the first one wanted.",
+    ),
+)
 _CACHED = ("ETag", "Cache-Control")
 _UNCHANGED = Answer(description="It is still the one whose ETag was sent.", media=NO_MEDIA, headers=_CACHED)
 _IF_NONE_MATCH: Schema = {
@@ -81,6 +93,7 @@ OPERATIONS: Mapping[str, Operation] = {
                 headers=("x-gateway-unsupported-tools",),
                 links={
                     "retrieve": _link("retrieve_response"),
+                    "cancel": _link("cancel_response"),
                     "delete": _link("delete_response"),
                     "input": _link("list_input_items"),
                 },
@@ -126,8 +139,13 @@ OPERATIONS: Mapping[str, Operation] = {
     "retrieve_response": Operation(
         summary="Read a stored response",
         tag=RESPONSES,
-        parameters=(INCLUDE, _STREAM_OFF),
-        answers={200: answer_json("Response", "The response.")},
+        parameters=(INCLUDE, *_REPLAY),
+        answers={
+            200: Answer(
+                description="The response, whole or as a stream.",
+                media={JSON: refer("Response"), EVENT_STREAM: refer("StreamEvent")},
+            )
+        },
         failures=(*failures.STORED, *failures.READ),
     ),
     "delete_response": Operation(
@@ -135,6 +153,12 @@ OPERATIONS: Mapping[str, Operation] = {
         tag=RESPONSES,
         answers={200: answer_json("DeletedResponse", "It is gone.")},
         failures=failures.STORED,
+    ),
+    "cancel_response": Operation(
+        summary="Cancel a background response",
+        tag=RESPONSES,
+        answers={200: answer_json("Response", "The response as it ended, or as it is if that takes long.")},
+        failures=(*failures.STORED, *failures.CANCEL),
     ),
     "list_input_items": Operation(
         summary="List the input of a stored response",

@@ -25,6 +25,7 @@ _NOTES = {
     "conversation": "The conversation to go on with: its items come before `input`, and input and output are added.",
     "previous_response_id": "The stored response to continue; its items come before `input`.",
     "store": "Whether to keep the response so that it can be read and continued; true unless said otherwise.",
+    "background": "Whether to make the response on its own, whoever listens; it has to be stored.",
     "stream": "Whether to answer with an event stream.",
     "context_management": "Compaction of the input; of several entries the last counts.",
     "tools": "Hosted tools are left out and named in the header `x-gateway-unsupported-tools`.",

@@ -76,7 +76,6 @@ REFUSED: list[dict[str, Any]] = [
     {"stream": "yes"},
     {"include": [1]},
     *({"multi_agent": {"enabled": value}} for value in (True, 0, {}, "")),
-    {"background": True},
     *({name: value} for name in UNSUPPORTED for value in (True, {"a": 1}, [1])),
     in_item("text"),
     in_item({}),
