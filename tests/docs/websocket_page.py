@@ -53,7 +53,8 @@ def _list_refusals() -> Iterator[str]:
 
 
 def _list_failures() -> Iterator[str]:
-    frames = {failure.code for failure in _OF_FRAMES}
+    # What frames tell anyway; background responses, of which a further kind of 429 tells, are none of a WebSocket.
+    frames = {failure.code for failure in (*_OF_FRAMES, *FRAMES)}
     (internal,) = [failure for failure in ANYWHERE if failure.code == "server_error"]
     return _list_errors(failure for failure in (*CREATE, internal) if failure.code not in frames)
 
