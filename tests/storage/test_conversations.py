@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from msgspec import structs
+from sqlalchemy import event
 
 from gateway.ports import (
     ConversationAddition,
@@ -308,3 +309,43 @@ async def test_many_turns_of_many_conversations_at_once(open_sql_store):
     written = await asyncio.gather(*(write(number, name) for number in range(6) for name in names[:: (-1) ** number]))
     held = [await stores[0].conversations.history("local", name, BOUNDS) for name in names]
     assert sum(map(len, held)) == sum(written) >= len(names)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("reaches", [True, False])
+async def test_a_connection_lost_while_committing_changes_nothing_twice(postgres_database, reaches):
+    """Whether or not the first commit reaches the database, its answer does not reach us."""
+    store = SqlStore(StoreSettings(url=database_url(postgres_database), auto_migrate="always"))
+    await store.start()
+    await store.conversations.create(begin(*named("a", "b")))
+    losing = []
+
+    def lose_answer(connection):
+        if losing:
+            losing.clear()
+            if reaches:
+                connection.connection.driver_connection.commit()
+            connection.connection.driver_connection.close()
+            connection.exec_driver_sql("SELECT 1")
+
+    event.listen(store._engine, "commit", lose_answer)
+    for act in (
+        lambda: store.conversations.create(begin(*named("x"), conversation_id="conv_2")),
+        lambda: store.conversations.claim(claim()),
+        lambda: store.conversations.append(turn("in", "out")),
+        lambda: store.conversations.claim(claim("two")),
+        lambda: store.conversations.append(turn("loose", holder="two", stored=False)),
+        lambda: store.conversations.add(addition("c")),
+        lambda: store.conversations.remove(removal("a")),
+        lambda: store.conversations.update(ConversationUpdate(id=ID, principal="local", metadata=b'{"k":"v"}')),
+        lambda: store.conversations.delete(ConversationDeletion(id="conv_2", principal="local", at=9)),
+    ):
+        losing.append(True)
+        await act()
+        assert losing == []
+    assert await ids_of(store) == ["b", "in", "out", "loose", "c"]
+    assert (await store.conversations.find("local", ID)).metadata == b'{"k":"v"}'
+    with pytest.raises(ConversationNotFound):
+        await store.conversations.find("local", "conv_2")
+    await store.conversations.claim(claim())
+    await store.close()
