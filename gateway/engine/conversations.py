@@ -36,7 +36,7 @@ from gateway.protocol.conversations import (
     read_new_items,
     refuse_size,
 )
-from gateway.protocol.errors import ConversationLocked, GatewayError
+from gateway.protocol.errors import ConversationLocked, ConversationNotFound, GatewayError
 from gateway.protocol.history import drop_orphaned_outputs
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.mismatch import read_fields
@@ -282,12 +282,14 @@ class Conversations:
 
     async def _hold(self, principal: str, conversation_id: str) -> Hold:
         lease = self._name_lease(conversation_id)
-        await self._store.claim(
-            ConversationClaim(id=conversation_id, principal=principal, lease=lease, seconds=self._keeper.seconds)
-        )
+        claim = ConversationClaim(id=conversation_id, principal=principal, lease=lease, seconds=self._keeper.seconds)
         try:
+            await self._store.claim(claim)
             items = await self._store.history(principal, conversation_id, self._bounds)
+        except (ConversationLocked, ConversationNotFound):
+            raise
         except BaseException:
+            # A claim that nobody waits for any more is carried out all the same.
             await self._keeper.release(lease)
             raise
         return Hold(conversation_id, lease, items, self._bounds, self._keeper)

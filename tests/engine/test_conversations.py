@@ -288,6 +288,24 @@ async def test_a_client_that_leaves_frees_the_conversation(site):
     assert await site.is_free()
 
 
+async def test_a_client_that_leaves_while_the_conversation_is_claimed_frees_it(site, monkeypatch):
+    """As with the real writer, which carries out what is queued for a caller that has gone."""
+    claim = site.bench.store.conversations.claim
+
+    async def claim_slowly(claimed):
+        await claim(claimed)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(site.bench.store.conversations, "claim", claim_slowly)
+    task = asyncio.create_task(site.bench.plan(conversation=site.id))
+    await settle()
+    assert not await site.is_free()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert await site.is_free()
+
+
 async def test_a_plan_that_is_abandoned_frees_the_conversation(site):
     plan = await site.bench.plan(conversation=site.id)
     assert not await site.is_free()
