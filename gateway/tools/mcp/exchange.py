@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Final
 
 import anyio
 
 from gateway.config.secret import REDACTED
 
+_NAMING: Final = frozenset({"name", "type", "required", "enum", "const", "$ref"})
 _SHORTEST_SECRET = 8  # what is shorter is no secret, and would be found everywhere
 
 
@@ -30,6 +32,17 @@ def hide(text: str, secrets: Sequence[str]) -> str:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, REDACTED)
     return text
+
+
+def hide_in(listed: Any, secrets: Sequence[str]) -> Any:
+    """Return what a server lists without what it was given to keep, in all that is not a name to be called by."""
+    if isinstance(listed, str):
+        return hide(listed, secrets)
+    if isinstance(listed, list):
+        return [hide_in(one, secrets) for one in listed]
+    if isinstance(listed, dict):
+        return {key: one if key in _NAMING else hide_in(one, secrets) for key, one in listed.items()}
+    return listed
 
 
 class Allowance:

@@ -17,6 +17,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
+from pydantic_core import to_json
 
 from gateway import __version__
 from gateway.tools.mcp.exchange import Exchange, ServerFault, current_exchange
@@ -125,9 +126,10 @@ class Session:
             exchange: what the answer may take.
 
         Raises:
-            ServerFault: the server refused it, broke off, or said too much or nothing.
+            ServerFault: the server refused it, broke off, or said too much or nothing; or it cannot be sent.
         """
         exchange = exchange or Exchange()
+        _check_text(params)
         task = asyncio.create_task(self._exchange(method, params, exchange))
         self._requests.add(task)
         task.add_done_callback(self._forget)
@@ -214,6 +216,18 @@ class Session:
         self._requests.discard(task)
         if not task.cancelled():
             task.exception()  # whoever waited has been told, or has left
+
+
+def _check_text(params: dict[str, Any]) -> None:
+    """Refuse what the SDK cannot write: it would end the session, and with it whatever others have under way.
+
+    Raises:
+        ServerFault: it holds half a surrogate pair, or is nested too deep.
+    """
+    try:
+        to_json(params)
+    except ValueError:
+        raise ServerFault("was not called: half a character, or what is nested too deep, cannot be sent") from None
 
 
 def _find_fault(error: BaseException, opening: Exchange) -> ServerFault:

@@ -119,16 +119,18 @@ async def _log(process: Process, program: Program) -> None:
     """Log what it complains of, cut and counted, without the values it was given to keep."""
     assert process.stderr is not None
     now = asyncio.get_running_loop().time
-    since, lines = now(), 0
-    while part := await process.stderr.read(_LOGGED_CHARACTERS):
+    since, count, begun = now(), 0, b""
+    while part := await process.stderr.read(_DRAINED_BYTES):
         if now() - since > _LOGGED_SECONDS:
-            since, lines = now(), 0
-        for line in part.decode(errors="replace").splitlines():
-            lines += 1
-            if lines <= _LOGGED_LINES:
-                _logger.info(
-                    "MCP server says: %s", hide(line, program.secrets), extra={names.FIELD_SERVER: program.label}
-                )
+            since, count = now(), 0
+        # Whole lines, as half a secret would not be found; one without end is nothing to be read.
+        *lines, begun = (begun + part).split(b"\n")
+        begun = begun[:_DRAINED_BYTES]
+        for line in lines:
+            count += 1
+            if count <= _LOGGED_LINES:
+                told = hide(line.decode(errors="replace").rstrip(), program.secrets)[:_LOGGED_CHARACTERS]
+                _logger.info("MCP server says: %s", told, extra={names.FIELD_SERVER: program.label})
 
 
 def _read_fault(receiving: asyncio.Task[ServerFault]) -> ServerFault | None:

@@ -14,12 +14,13 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import current_span
 from gateway.tools.mcp.declaration import Declaration, ToolFilter
 from gateway.tools.mcp.discovery import fetch_tools
-from gateway.tools.mcp.exchange import Allowance, Exchange, ServerFault, hide
+from gateway.tools.mcp.exchange import Allowance, Exchange, ServerFault, hide, hide_in
 from gateway.tools.mcp.pool import Lease
 from gateway.tools.mcp.results import read_result
 from gateway.tools.mcp.selection import Selection, find_listing, stand_in
 
 _logger = logging.getLogger(names.LOGGER_MCP)
+_MOST_DEPTH = 64
 _LIST = "tools/list"
 _CALL = "tools/call"
 
@@ -132,7 +133,8 @@ class McpToolkit:
             listed = await fetch_tools(
                 server.lease, self._allowance, self._config.list_timeout_seconds, _build_meta(headers)
             )
-            found = self._selection.pick(server.declaration, listed, server.operator)
+            shown = hide_in(listed, server.secrets) if server.secrets else listed
+            found = self._selection.pick(server.declaration, shown, server.operator)
         except ServerFault as fault:
             self._note(fault, _LIST, server)
             return Listed(tools=(), offered=(), size=0, error=_tell(fault, server))
@@ -204,7 +206,10 @@ def _read_arguments(text: str) -> dict[str, Any]:
         ServerFault: they are no JSON object, which the model is told.
     """
     try:
-        arguments = codec.decode(text.encode("utf-8", "surrogatepass")) if text.strip() else {}
+        given = text.encode("utf-8", "surrogatepass") if text.strip() else b"{}"
+        arguments = codec.decode(given, max_depth=_MOST_DEPTH)
+    except codec.TooDeepError:
+        raise ServerFault(f"was not called: the arguments have more than {_MOST_DEPTH} levels") from None
     except ValueError:
         raise ServerFault("was not called: the arguments are not valid JSON") from None
     if not isinstance(arguments, dict):

@@ -382,3 +382,15 @@ async def test_credentials_are_sent_and_never_repeated(raw, bench, caplog):
     assert "s3cret" not in f"{told}{caplog.text}"
     raw.answers["tools/call"] = unauthorized
     assert "s3cret" not in f"{await kit.call('say')}{caplog.text}"
+
+
+@pytest.mark.checklist(210)
+async def test_credentials_are_not_listed(raw, bench):
+    schema = {"type": "object", "properties": {"s3cret-token": {"default": "s3cret-token", "enum": ["s3cret-token"]}}}
+    raw.list_tools({"name": "say", "description": "Takes Bearer s3cret-token", "inputSchema": schema})
+    kit = bench.open(bench.provider(), {"server_url": raw.url, "authorization": "s3cret-token"})
+    ((tool,), (offered,)) = ((listed := await kit.list()).tools, listed.offered)
+    assert tool["description"] == offered.function["description"] == "Takes ***"
+    # Names stay what they are, or nobody could call by them.
+    shown = {"s3cret-token": {"default": "***", "enum": ["s3cret-token"]}}
+    assert tool["input_schema"]["properties"] == offered.function["parameters"]["properties"] == shown

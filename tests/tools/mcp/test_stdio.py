@@ -4,11 +4,13 @@ import asyncio
 import logging
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gateway.config.secret import Secret
 from gateway.tools.mcp import stdio
+from gateway.tools.mcp.targets import Program
 
 SCRIPT = str(Path(__file__).with_name("small_server.py"))
 
@@ -29,6 +31,20 @@ async def test_a_program_gets_few_variables_and_its_secrets_are_not_repeated(ben
     assert {"OWN", "PASSED", "PATH"} <= names <= {"OWN", "PASSED", "PATH", "HOME", "LANG", "TMPDIR", "LC_CTYPE"}
     assert (await kit.call("say", {"text": "it is 0wn-s3cret!"})).output == "it is ***!"
     assert "MCP server says: starting, with no-secret and ***" in caplog.text
+
+
+async def test_a_secret_is_found_however_its_line_is_cut(caplog):
+    caplog.set_level(logging.INFO, "gateway.mcp")
+    complaints = asyncio.StreamReader()
+    program = Program(label="docs", command=(), env={"OWN": "0wn-s3cret"}, env_pass=(), cwd=None)
+    task = asyncio.create_task(stdio._log(SimpleNamespace(stderr=complaints), program))
+    for part in (b"x" * 494 + b"0wn-s3cret\n", b"with 0wn-", b"s3cret\n", b"y" * 1_000_000, b"\nend\n"):
+        complaints.feed_data(part)
+        await asyncio.sleep(0)
+    complaints.feed_eof()
+    await task
+    said = [record.getMessage().removeprefix("MCP server says: ") for record in caplog.records]
+    assert said == ["x" * 494 + "***", "with ***", "y" * 500, "end"]
 
 
 async def test_a_program_that_ends_fails_its_call_and_is_started_again(bench, monkeypatch):
@@ -88,6 +104,15 @@ async def test_one_program_serves_all_callers(bench):
         await kit.list()
         await kit.close()
     assert bench.metrics.mcp_sessions.high == 1
+
+
+async def test_what_cannot_be_sent_leaves_the_program_to_the_others(bench):
+    provider = bench.provider(server())
+    ada, bob = bench.open(provider, {}, principal="ada"), bench.open(provider, {}, principal="bob")
+    await ada.list()
+    await bob.list()
+    assert "half a character" in (await ada.call("say", '{"text": "\\ud800"}')).output
+    assert (await bob.call("say", {"text": "well"})).output == "well"
 
 
 async def test_headers_cannot_be_sent_to_a_program(bench):

@@ -54,12 +54,23 @@ async def test_a_tool_that_fails_tells_the_model(opened):
     assert "Error executing tool add" in wrong.output or "validation" in wrong.output
 
 
-@pytest.mark.parametrize(("arguments", "why"), [("{", "not valid JSON"), ("[]", "not a JSON object"), ("3", "object")])
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object"),
+        ("3", "object"),
+        ('{"a": "\\ud800"}', "half a character"),
+        ('{"\\ud800": 1}', "half a character"),
+        ('{"a":' * 65 + "1" + "}" * 65, "more than 64 levels"),
+    ],
+)
 async def test_arguments_that_are_no_object_are_not_sent(opened, arguments, why):
     result = await opened.call("say", arguments)
     assert result.failed
     assert why in result.output
     assert "docs" in result.output
+    assert (await opened.call("say", {"text": "well"})).output == "well"
 
 
 async def test_no_arguments_are_an_empty_object(opened):
