@@ -280,6 +280,16 @@ class Conversations:
         )
         return _tell(await self._store.remove(removal))
 
+    async def load(self, principal: str, conversation_id: str) -> Sequence[StoredItem]:
+        """Return all that a conversation holds now, for somebody who adds nothing to it.
+
+        Raises:
+            ConversationNotFound: the principal has no such conversation.
+            InvalidRequest: it holds more than it may.
+        """
+        await self._store.find(principal, conversation_id)
+        return await self._store.history(principal, conversation_id, self._bounds)
+
     async def _hold(self, principal: str, conversation_id: str) -> Hold:
         lease = self._name_lease(conversation_id)
         claim = ConversationClaim(id=conversation_id, principal=principal, lease=lease, seconds=self._keeper.seconds)

@@ -16,7 +16,7 @@ from gateway.ports import Clock, Ids, RelayedCall, Store
 from gateway.protocol import codec
 from gateway.protocol.compaction import COMPACTION, Window, build_window, estimate_tokens, refuse_compaction
 from gateway.protocol.errors import UpstreamError
-from gateway.protocol.history import drop_incomplete_calls, match_outputs
+from gateway.protocol.history import drop_incomplete_calls, drop_orphaned_outputs, match_outputs
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.requests import CreateRequest, build_upstream_body
 from gateway.protocol.response import CompactedWindow, InputTokens, Usage
@@ -155,8 +155,11 @@ class Standalone:
         self, principal: str, request: CreateRequest, *, keep_bytes: int | None, complete: bool
     ) -> tuple[list[Item], Window]:
         """Return what a request refers to, all of it and as the model would be shown it, in the caller's form."""
-        stored = await self._archive.load_history(principal, request.fields.previous_response_id)
-        history = drop_incomplete_calls(decode_item(item) for item in stored)
+        if request.conversation_id is None:
+            stored = await self._archive.load_history(principal, request.fields.previous_response_id)
+        else:
+            stored = await self._engine.conversations.load(principal, request.conversation_id)
+        history = drop_orphaned_outputs(drop_incomplete_calls(decode_item(item) for item in stored))
         new = drop_incomplete_calls(await self._archive.resolve_references(principal, request.items))
         match_outputs(history, new, complete=complete)
         items = [*history, *new]

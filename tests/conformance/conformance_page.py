@@ -142,6 +142,22 @@ SECTIONS: dict[str, dict[int, str]] = {
         408: "One caller's conversations do not exist for another.",
         409: "A live conversation keeps its items, whatever becomes of the responses they came from.",
     },
+    "Long histories": {
+        701: "A history is compacted above the threshold, not at it; a wrong threshold is refused at once.",
+        702: "Calls that wait for outputs stay behind the note, and are answered once.",
+        703: "A chain goes on from its newest note over any transport and process, a fork from its own.",
+        704: "Instructions and tools are those of the request, before and after a compaction.",
+        705: "A summary that fails, is empty, too long or late changes nothing; two in a row end the response.",
+        706: "Each request brings its own threshold and its own model.",
+        707: "Summaries count in usage and have spans of their own; one without room fails its compaction only.",
+        708: "A trigger that is not the last item is refused.",
+        709: "A history that tools made long is compacted between rounds, in the same stream.",
+        710: "The route returns the user's messages, then one note, and the usage of the summary; it stores nothing.",
+        711: "A trigger makes a note and asks the model nothing else.",
+        712: "What was sealed for one caller opens for no other; keys rotate, and replicas share them.",
+        713: "The tokens of a request are counted as the inference server bills them.",
+        714: "A process killed while it compacts leaves what was stored as it was.",
+    },
 }
 
 

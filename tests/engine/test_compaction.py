@@ -77,6 +77,7 @@ HISTORY = [user("q1"), said(LONG_TEXT), user("q2")]
 # ---------------------------------------------------------------- before the first round
 
 
+@pytest.mark.checklist(704)
 @both_ways
 async def test_a_long_window_is_replaced_by_a_note_before_the_model_is_asked(way):
     bench = bench_of()
@@ -114,6 +115,7 @@ def size_of(items):
     return estimate_tokens(items) + estimate_tokens([None, []])
 
 
+@pytest.mark.checklist(701)
 @pytest.mark.parametrize(("above", "compacts"), [(-1, True), (0, False), (1, False)])
 async def test_the_estimate_has_to_be_above_the_threshold(above, compacts):
     bench = bench_of()
@@ -166,6 +168,7 @@ def toolbox(output=LONG_TEXT):
     return ScriptedTools({"look": look}, known=[tool("look")])
 
 
+@pytest.mark.checklist(709)
 @both_ways
 async def test_a_window_that_tools_made_long_is_compacted_between_rounds(way):
     bench = bench_of(tools=toolbox())
@@ -226,6 +229,7 @@ BAD = [
 ]
 
 
+@pytest.mark.checklist(705)
 @both_ways
 @pytest.mark.parametrize(("bad", "outcome"), BAD)
 async def test_a_bad_summary_leaves_the_window_as_it_was(way, bad, outcome):
@@ -237,6 +241,7 @@ async def test_a_bad_summary_leaves_the_window_as_it_was(way, bad, outcome):
     assert bench.sample("compactions_total", outcome=outcome) == 1
 
 
+@pytest.mark.checklist(705)
 async def test_a_summary_that_takes_too_long_is_given_up():
     bench = bench_of(compaction={"timeout_seconds": 0.01})
     held = Reply(accept=asyncio.Event())
@@ -245,6 +250,7 @@ async def test_a_summary_that_takes_too_long_is_given_up():
     assert bench.sample("compactions_total", outcome="timeout") == 1
 
 
+@pytest.mark.checklist(705)
 async def test_the_second_failure_in_a_row_ends_the_response():
     bench = bench_of(tools=toolbox())
     told = await bench.stream(
@@ -274,6 +280,7 @@ async def test_a_window_too_long_for_the_server_ends_as_the_server_says():
         )
 
 
+@pytest.mark.checklist(707)
 @pytest.mark.parametrize("bound", ["max_retained_bytes", "max_stream_event_bytes"])
 async def test_a_note_without_room_fails_its_compaction_only(bound):
     bench = bench_of(responses={bound: 2200})
@@ -286,6 +293,7 @@ async def test_a_note_without_room_fails_its_compaction_only(bound):
     assert response["usage"]["total_tokens"] == 24
 
 
+@pytest.mark.checklist(707)
 async def test_tokens_of_a_failed_summary_count():
     bench = bench_of()
     response = await bench.answer(whole(says("")), whole(says("a")), input=HISTORY, context_management=at(100))
@@ -328,6 +336,7 @@ async def test_a_replayed_window_goes_on_from_its_note(way, store):
     assert shown(bench.upstream.bodies[3]) == [noted("n1"), "a2", "q3"]
 
 
+@pytest.mark.checklist(703)
 @both_ways
 async def test_a_stored_window_goes_on_from_its_newest_note_and_forks_from_older_ones(way):
     bench = bench_of()
@@ -363,6 +372,7 @@ async def test_what_is_stored_is_what_was_told():
     assert done == response["output"]
 
 
+@pytest.mark.checklist(706)
 @pytest.mark.parametrize(("entries", "compacts"), [(at(100), True), (at(10**6), False), (None, False)])
 async def test_each_request_brings_its_own_threshold(entries, compacts):
     bench = bench_of()
@@ -384,6 +394,7 @@ async def test_notes_bring_along_as_much_of_the_user_as_is_configured():
 # ---------------------------------------------------------------- because the request asks for it
 
 
+@pytest.mark.checklist(711)
 @both_ways
 async def test_a_trigger_compacts_and_asks_the_model_nothing_else(way):
     bench = bench_of()
@@ -395,6 +406,7 @@ async def test_a_trigger_compacts_and_asks_the_model_nothing_else(way):
     assert shown(bench.upstream.bodies[1]) == ["q1", "q2", noted("n"), "q3"]
 
 
+@pytest.mark.checklist(702)
 @both_ways
 async def test_calls_that_wait_stay_behind_a_note(way):
     bench = bench_of()
@@ -419,6 +431,7 @@ async def test_a_trigger_on_a_connection():
     assert connection.sent == ["q1", noted("n"), "q2"]
 
 
+@pytest.mark.checklist(708)
 @pytest.mark.parametrize("given", [[TRIGGER, user("q")], [user("q"), TRIGGER, TRIGGER]])
 async def test_a_trigger_must_be_the_last_item(given):
     bench = bench_of()
@@ -445,6 +458,7 @@ async def test_a_trigger_without_a_conversation_is_refused():
 # ---------------------------------------------------------------- what is seen of it
 
 
+@pytest.mark.checklist(707)
 async def test_each_summary_has_a_span():
     spans = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)

@@ -41,6 +41,7 @@ def texts(items):
 # ---------------------------------------------------------------- a shorter conversation
 
 
+@pytest.mark.checklist(710)
 async def test_the_answer_is_the_users_messages_and_one_note():
     questions = Questions(whole(says("Asked: products. Open: 7 times 7.")))
     told = await questions.compact(instructions="Use digits.")
@@ -152,6 +153,7 @@ async def test_a_server_that_fails_is_told_as_such(reply, error):
     assert questions.bench.sample("compactions_total", outcome="failed") == 1
 
 
+@pytest.mark.checklist(712)
 async def test_notes_of_others_are_refused_and_those_of_strangers_passed_on():
     questions = Questions(whole(says("note")), whole(says("ok")))
     told = await questions.compact(principal="ada")
@@ -225,6 +227,7 @@ def counting(status, body):
     return questions, told
 
 
+@pytest.mark.checklist(713)
 @pytest.mark.parametrize("body", [b'{"count":17,"tokens":[]}', b'{"input_tokens":17}'])
 async def test_the_server_counts(body):
     questions, told = counting(200, body)

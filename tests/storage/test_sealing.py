@@ -26,6 +26,7 @@ def test_whatever_was_sealed_comes_back(principal, kind, plaintext):
     assert ours.unseal(principal, kind, token) == plaintext
 
 
+@pytest.mark.checklist(712)
 @pytest.mark.parametrize(
     ("principal", "kind"), [("bob", "compaction"), ("ada", "message"), ("", ""), ("ada\n", "compaction")]
 )
@@ -41,6 +42,7 @@ def test_a_binding_cannot_be_forged_by_a_line_break():
         ours.unseal("ada", "compaction", ours.seal('a","compaction"]\n', "compaction", b"note"))
 
 
+@pytest.mark.checklist(712)
 def test_the_first_key_seals_and_all_open():
     before = sealer(OLD).seal("ada", "compaction", b"note")
     rotated = sealer(NEW, OLD)

@@ -1,7 +1,22 @@
 """How servers are asked for tokens: as they put the prompt together themselves."""
 
+import json
+
+import pytest
+from engine.doubles import SettableClock
+
+from gateway.config.schema import GatewayConfig
+from gateway.engine.plan import Caller
+from gateway.engine.service import Engine
+from gateway.engine.standalone import Standalone
+from gateway.protocol.ids import UuidIds
+from gateway.storage.memory import MemoryStore
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing
 from gateway.upstream.chat import ChatDialect
+from gateway.upstream.client import HttpUpstream
 from gateway.upstream.dialects import find_dialect
+from gateway.upstream.settings import UpstreamSettings
 
 ITEMS = [
     {"role": "user", "content": "q"},
@@ -54,3 +69,22 @@ def test_vllm_is_spared_what_others_sealed():
     body = {"input": [{"type": "compaction", "encrypted_content": "gAAA"}, {"role": "user", "content": "q"}]}
     assert find_dialect("vllm").adapt(body)["input"] == [{"role": "user", "content": "q"}]
     assert find_dialect("generic").adapt(body)["input"] == body["input"]
+
+
+@pytest.mark.checklist(713)
+async def test_a_request_has_as_many_tokens_as_it_is_billed_for(simulator):
+    upstream = HttpUpstream(UpstreamSettings(url=simulator.url, dialect="vllm"))
+    await upstream.start()
+    try:
+        config, metrics, clock = GatewayConfig(), Metrics(), SettableClock()
+        parts = {"metrics": metrics, "clock": clock, "ids": UuidIds()}
+        engine = Engine(config, store=MemoryStore(), upstreams={"default": upstream}, tracing=Tracing(), **parts)
+        standalone = Standalone(engine, MemoryStore(), config, metrics, clock, UuidIds())
+        body = json.dumps({**BODY, "model": "sim"}).encode()
+        counted = json.loads(await standalone.count_tokens("local", body, ()))
+        request, route = engine.read(body)
+        plan = await engine.prepare(Caller(principal="local", transport="json", headers={}), request, route)
+        billed = json.loads(await engine.answer(plan))["usage"]["input_tokens"]
+    finally:
+        await upstream.close()
+    assert counted == {"object": "response.input_tokens", "input_tokens": billed}
