@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conformance.verdict import judge_stream
 from harness.client import create
+from harness.tools import MCP, ScriptedTools, tool
 from harness.websocket import WebSocket
 from integration.embedded import EmbeddedGateway
 
@@ -33,6 +34,12 @@ CASES: dict[str, dict[str, Any]] = {
     "two calls": {"model": "sim-tools2", "tools": TOOLS},
     "a chosen call": {"model": "sim", "tools": TOOLS, "tool_choice": {"type": "function", "name": "get_weather"}},
     "a custom tool": {"model": "sim-tool", "tools": [{"type": "custom", "name": "shout"}]},
+    "a call that the gateway runs": {"model": "sim-tool", "tools": [MCP]},
+    "two rounds": {
+        "model": "sim",
+        "tools": [MCP, *TOOLS],
+        "input": '@tool look {"a": "x"}\n@tool look\n@then\n@tool get_time {}\n@say Done.',
+    },
     "no tool": {"model": "sim-tool", "tools": TOOLS, "tool_choice": "none"},
     "a bound": {"model": "sim-think", "max_output_tokens": 17},
     "incomplete": {"model": "sim-incomplete"},
@@ -92,7 +99,7 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Emb
             own = {"upstream.url": url, "upstream.api": api, "storage.url": f"sqlite:///{folder}/gateway.db"}
             settings = [f"{name}={value}" for name, value in own.items()]
             bare = ["server.port=0", "admin.enabled=false", "upstream.breaker_failures=0"]
-            return EmbeddedGateway(load_config(None, {}, settings + bare).config)
+            return EmbeddedGateway(load_config(None, {}, settings + bare).config, ScriptedTools(known=[tool("look")]))
 
         first, second = map(build, APIS)
         with first, second:
