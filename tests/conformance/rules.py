@@ -114,14 +114,17 @@ class Judge:
     response_id: str | None = None
     created_at: Any = None
     terminal: Data | None = None
+    opening: tuple[str, ...] = ("response.created", "response.in_progress")
 
     def read(self, number: int, data: Data) -> Found:
         """Judge one event."""
         type_ = str(data.get("type"))
         if data.get("sequence_number") != number:
             yield "sequence", f"sequence_number {data.get('sequence_number')!r}, expected {number}"
-        if number < 2 and type_ != ("response.created", "response.in_progress")[number]:
-            yield "created first", f"{type_} where created and in_progress were due"
+        if number == 0 and (data.get("response") or {}).get("background"):
+            self.opening = ("response.created", "response.queued", "response.in_progress")
+        if number < len(self.opening) and type_ != self.opening[number]:
+            yield "created first", f"{type_} where {' and '.join(self.opening)} were due"
         if self.terminal is not None:
             yield "one terminal", f"{type_} after {self.terminal['type']}"
         if isinstance(data.get("response"), dict):
@@ -148,9 +151,10 @@ class Judge:
             yield "response identity", f"response id {id_!r}, was {self.response_id!r}"
         if created_at != self.created_at:
             yield "created_at", f"created_at {created_at!r}, was {self.created_at!r}"
-        if type_ in ("response.created", "response.in_progress"):
+        if type_ in ("response.created", "response.queued", "response.in_progress"):
             seen = (response.get("status"), response.get("output"), response.get("usage"))
-            if seen != ("in_progress", [], None):
+            waits = len(self.opening) == 3 and type_ != "response.in_progress"
+            if seen != ("queued" if waits else "in_progress", [], None):
                 yield "opening snapshot", f"status, output and usage are {seen}"
 
     def _read_terminal(self, type_: str, data: Data) -> Found:

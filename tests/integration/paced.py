@@ -35,5 +35,5 @@ class Paced:
         await reply.end()
 
     async def _wait(self) -> None:
-        while not self.go_on.is_set():  # noqa: ASYNC110 - the test sets it from another thread
+        while not self.go_on.is_set():
             await asyncio.sleep(0.01)

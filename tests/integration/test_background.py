@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,7 +14,7 @@ from harness.client import RESPONSES, Answer, client
 from harness.upstream import Upstream
 from integration.databases import DatabaseGateway
 from integration.paced import FIRST, SECOND, Paced
-from openai import OpenAI
+from postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 SETTINGS = {
@@ -50,9 +50,9 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(postgres_url: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with ExitStack() as running:
-        yield Site(postgres_url(), tmp_path_factory, running)
+        yield Site(postgres_server.create_database(), tmp_path_factory, running)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_a_stream_is_left_and_read_on_from_any_replica(site: Site, one: Database
     assert read(one, made, f"?stream=true&starting_after={whole.events[-1]['sequence_number']}").events == []
 
 
-@pytest.mark.checklist(507, 512)
+@pytest.mark.checklist(503, 507, 512)
 def test_what_has_no_events_or_no_background_is_refused(one: DatabaseGateway):
     plain = create(one, "m").json["id"]
     await_status(one, plain, "completed")
@@ -271,8 +271,11 @@ def test_a_replica_that_stops_hands_over_what_it_has_told_nothing_of(site: Site,
     assert text_of(await_status(other, untold, "completed")) == FIRST + SECOND
 
 
+@pytest.mark.full
 @pytest.mark.checklist(519)
 def test_the_librarys_polling_and_reading_on(site: Site, one: DatabaseGateway):
+    from openai import OpenAI
+
     library = OpenAI(base_url=f"{one.url}/v1", api_key="unused", max_retries=0)
     response = library.responses.create(model="half", input="hi", background=True)
     assert response.status == "queued"
