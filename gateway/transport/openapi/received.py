@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from gateway.protocol import inputs
+from gateway.protocol.client_tools import CLIENT_TOOLS
 from gateway.protocol.compaction import COMPACTION
 from gateway.protocol.conversations import MAX_NEW_ITEMS, ConversationUpdateFields
 from gateway.protocol.items import INPUT_TYPES
@@ -220,6 +221,7 @@ def _build_choice() -> Schema:
         "oneOf": [
             {"enum": ["none", "auto", "required"]},
             named,
+            _object({"type": {"enum": sorted([*CLIENT_TOOLS, "computer_use"])}}, ["type"]),
             _object({"type": {"const": "allowed_tools"}, **listed}, ["type", "tools"]),
         ],
     }

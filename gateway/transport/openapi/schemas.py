@@ -109,7 +109,7 @@ def _unions() -> dict[str, Schema]:
             "oneOf": [*own["oneOf"], refer("OtherItem")],
         },
         "OtherItem": {
-            "description": "An item of a tool that the inference server ran itself, as the server gave it.",
+            "description": "An item of any other tool, as the API words it or the inference server gave it.",
             "type": "object",
             "properties": {"type": {"type": "string", "not": {"enum": written}}, "id": {"type": "string"}},
             "required": ["type", "id"],

@@ -55,6 +55,8 @@ TAKEN: list[dict[str, Any]] = [
     {"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "function", "name": "f"}},
     {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "f"}, {"type": "web_search"}]}]},
     {"tools": [{"type": "web_search"}], "tool_choice": "none"},
+    *({"tools": [{"type": kind}], "tool_choice": {"type": kind}} for kind in ("shell", "apply_patch", "computer")),
+    {"tools": [{"type": "computer"}], "tool_choice": {"type": "computer_use"}},
     {"tools": [], "tool_choice": {"type": "allowed_tools", "tools": []}},
 ]
 
