@@ -16,6 +16,10 @@ _NAMED = ("function", "custom")
 _FAMILIES = (_WEB_SEARCH, "computer")
 
 
+class NotOffered(InvalidRequest):
+    """A choice that is well formed asks for a tool that is not there; more tools could still bring it."""
+
+
 class Offered(Struct, frozen=True):
     """One function tool for the engine, with what the client knows it by.
 
@@ -69,14 +73,15 @@ def choose(offered: Sequence[Offered], choice: Any, *, pending: bool = False) ->
         pending: more tools will be known later, so that one that is missing yet is no fault.
 
     Raises:
-        InvalidRequest: a malformed choice, or one that requires a tool that is not offered.
+        NotOffered: it requires a tool of the client's that is not offered.
+        InvalidRequest: it is malformed, or requires what no client runs and this gateway does not.
     """
     every = [tool.function for tool in offered]
     if choice is None or choice in ("auto", "none"):
         return _same(every, choice or "auto")
     if choice == "required":
         if not every and not pending:
-            raise _refuse("requires a tool call, but no tool is offered that this gateway can carry", "tool_choice")
+            raise _miss("requires a tool call, but no tool is offered that this gateway can carry", "tool_choice")
         return _first(every, choice, every)
     if not isinstance(choice, dict):
         raise _refuse('must be "none", "auto", "required" or an object', "tool_choice")
@@ -88,7 +93,7 @@ def choose(offered: Sequence[Offered], choice: Any, *, pending: bool = False) ->
     wanted = [tool for tool in offered if _means(choice, tool)]
     if not wanted and not (pending and _family(kind) in (_MCP, _WEB_SEARCH)):
         if kind in CLIENT_TOOLS:
-            raise _refuse(f"names a tool of type '{kind}', which is not among the tools", "tool_choice")
+            raise _miss(f"names a tool of type '{kind}', which is not among the tools", "tool_choice")
         raise _refuse(
             f"requires a hosted tool of type '{str(kind)[:64]}', which this gateway cannot run", "tool_choice"
         )
@@ -102,7 +107,8 @@ def _find_name(offered: Sequence[Offered], choice: dict[str, Any]) -> str:
     for tool in offered:
         if (tool.name, tool.group) == (name, namespace) and _means(choice, tool):
             return str(tool.function["name"])
-    raise _refuse(f"names the tool '{str(name)[:64]}', which is not among the tools", "tool_choice.name")
+    refuse = _miss if isinstance(name, str) and name else _refuse
+    raise refuse(f"names the tool '{str(name)[:64]}', which is not among the tools", "tool_choice.name")
 
 
 def _allow(offered: Sequence[Offered], choice: dict[str, Any], *, pending: bool) -> Offers:
@@ -112,7 +118,7 @@ def _allow(offered: Sequence[Offered], choice: dict[str, Any], *, pending: bool)
     entries = [entry for entry in listed if isinstance(entry, dict)]
     allowed = [tool.function for tool in offered if any(_means(entry, tool) for entry in entries)]
     if mode == "required" and not allowed and not pending:
-        raise _refuse("requires one of the allowed tools, but none of them is offered", "tool_choice.tools")
+        raise _miss("requires one of the allowed tools, but none of them is offered", "tool_choice.tools")
     return _first(allowed, mode, allowed)
 
 
@@ -142,3 +148,7 @@ def _first(tools: list[dict[str, Any]], choice: Any, later: list[dict[str, Any]]
 
 def _refuse(what: str, param: str) -> InvalidRequest:
     return InvalidRequest(f"'tool_choice' {what}.", code="invalid_value", param=param)
+
+
+def _miss(what: str, param: str) -> NotOffered:
+    return NotOffered(f"'tool_choice' {what}.", code="invalid_value", param=param)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from gateway.protocol.carriage import Carriage, Carried, identify
-from gateway.protocol.choice import Offered, Offers, choose
+from gateway.protocol.choice import NotOffered, Offered, Offers, choose
 from gateway.protocol.client_tools import find_client_tool, read_foreign_tool
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.hosted import HostedTool
@@ -242,7 +242,7 @@ def build_toolset(
     unmet = False
     try:
         offers = choose(offered, choice, pending=bool(offer.hosted))
-    except InvalidRequest:
+    except NotOffered:
         if not continued:
             raise
         offers, unmet = _NOTHING, True

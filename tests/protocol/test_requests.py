@@ -447,3 +447,12 @@ def test_a_choice_may_name_what_the_history_brings(parent):
     assert loaded.toolset.offers.first.choice == {"type": "function", "name": "f"}
     with pytest.raises(InvalidRequest, match="'f', which is not among the tools"):
         read_request(f'{{"model":"m","input":"q",{chosen}}}'.encode(), RequestPolicy())
+
+
+@pytest.mark.parametrize("choice", ["{}", '{"type":"function"}', '{"type":"code_interpreter"}', '"sometimes"'])
+def test_no_history_mends_a_choice_that_is_none(choice):
+    with pytest.raises(InvalidRequest):
+        read_request(
+            f'{{"model":"m","input":"q","tool_choice":{choice},"previous_response_id":"resp_1"}}'.encode(),
+            RequestPolicy(),
+        )

@@ -152,8 +152,11 @@ def _build_item() -> Schema:
     kinds["computer_call_output"]["properties"]["output"]["properties"] = _build_media()
     named = kinds["local_shell_call_output"]
     named["required"].remove("call_id")
-    named["anyOf"] = [{"required": [key]} for key in ("call_id", "id")]
-    named["properties"]["id"] = _NAME
+    del named["properties"]["call_id"]
+    named["anyOf"] = [
+        _object({"call_id": _NAME}, ["call_id"]),
+        _object({"call_id": {"type": "null"}, "id": _NAME}, ["id"]),
+    ]
     kinds["reasoning"] = _object({"type": {"const": "reasoning"}, "summary": optional, "content": optional}, ["type"])
     untyped: Schema = {"type": ["string", "null"]}
     message = _object(
