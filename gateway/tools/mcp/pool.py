@@ -92,8 +92,10 @@ class Pool:
         self._closed = True
         for key in list(self._kept):
             self._drop(key)
-        for session in list(self._sessions):
+        sessions = list(self._sessions)
+        for session in sessions:
             session.stop()
+        for session in sessions:
             await session.closed()
 
     def _expire(self, key: Hashable, since: float) -> None:

@@ -8,6 +8,7 @@ as it wants to: what is left of a request that was given up, such as telling the
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +92,8 @@ class Session:
         Raises:
             ServerFault: that failed, or took too long.
         """
-        self._owner = asyncio.create_task(self._keep())
+        # It may outlive the request that opens it, so it takes nothing of that request's context along.
+        self._owner = asyncio.create_task(self._keep(), context=Context())
         self._owner.add_done_callback(lambda _: [tell(self) for tell in self._tell])
         try:
             async with asyncio.timeout(timeout):
@@ -180,7 +182,7 @@ class Session:
         if exchange.fault is not None:
             return exchange.fault
         if exchange.status is not None:
-            return ServerFault(f"answered with HTTP status {exchange.status}")
+            return ServerFault(f"answered with HTTP status {exchange.status}: {error.message[:_WORDS]}")
         if error.code == mcp_types.CONNECTION_CLOSED:
             return self._read_fault() or ServerFault("ended the session, or broke off its answer")
         if error.code == mcp_types.PARSE_ERROR:
