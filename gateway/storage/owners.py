@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Column, ColumnElement, Connection, Engine, Table, func, literal, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Table, and_, func, literal, or_, select, update
 
-from gateway.storage.tables import CallerText, conversations, items, responses
+from gateway.storage.tables import IS_DESCENDANT, CallerText, conversations, items, responses
 
 
 class Owned(Struct, frozen=True, kw_only=True):
@@ -84,9 +84,10 @@ class OwnerChange:
 
     def _move_trees(self, connection: Connection, ids: Sequence[Any]) -> Owned:
         roots = select(responses.c.root_id).where(responses.c.id.in_(ids))
-        members = select(responses.c.id).where(responses.c.root_id.in_(roots))
+        in_trees = or_(responses.c.id.in_(roots), and_(responses.c.root_id.in_(roots), IS_DESCENDANT))
+        members = select(responses.c.id).where(in_trees)
         moved_items = self._move(connection, items, items.c.response_id.in_(members))
-        moved_responses = self._move(connection, responses, responses.c.root_id.in_(roots))
+        moved_responses = self._move(connection, responses, in_trees)
         return Owned(responses=moved_responses, items=moved_items)
 
     def _move_items(self, connection: Connection, row_ids: Sequence[Any]) -> Owned:

@@ -16,10 +16,11 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    or_,
     select,
 )
 
-from gateway.storage.tables import CallerText, conversation_items, items, responses
+from gateway.storage.tables import IS_DESCENDANT, CallerText, conversation_items, items, responses
 
 # Any number but that of the migrations, the same in every version of the gateway.
 _ADVISORY_LOCK = 7_303_014_821_067
@@ -198,7 +199,9 @@ def select_expired_roots() -> Select[Any]:
     """Build the query for the first responses of trees without a member made at `:created` or later, oldest first."""
     created = bindparam("created", type_=BigInteger)
     member = responses.alias("member")
-    younger = exists().where(member.c.root_id == responses.c.id, member.c.created_at >= created)
+    younger = exists().where(
+        member.c.root_id == responses.c.id, member.c.parent_id.is_not(None), member.c.created_at >= created
+    )
     return (
         select(responses.c.id)
         .where(responses.c.parent_id.is_(None), responses.c.created_at < created, ~younger)
@@ -237,7 +240,8 @@ def _lock_tree(connection: Connection, root: str) -> list[Member]:
 
 
 def _in_tree(root: str) -> ColumnElement[bool]:
-    return responses.c.root_id == bindparam(None, root, type_=CallerText)
+    first = bindparam(None, root, type_=CallerText)
+    return or_(responses.c.id == first, and_(responses.c.root_id == first, IS_DESCENDANT))
 
 
 def _unheld(ids: Sequence[str]) -> ColumnElement[bool]:

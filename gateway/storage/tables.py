@@ -96,7 +96,6 @@ responses = Table(
     Column("item_bytes", BigInteger, nullable=False),
     Column("snapshot", LargeBinary, nullable=False),
 )
-Index(None, responses.c.root_id, responses.c.created_at)
 Index(None, responses.c.principal, responses.c.id)
 # Partial, so that SQLite never takes the index of the children to find the roots.
 for _column in (
@@ -104,6 +103,15 @@ for _column in (
     conversations.c.deleted_at,
 ):
     Index(None, _column, sqlite_where=_column.is_not(None), postgresql_where=_column.is_not(None))
+# Those behind the first of a chain; the first is found by its id, and most responses are one.
+IS_DESCENDANT = responses.c.parent_id.is_not(None)
+Index(
+    "ix_responses_descendants",
+    responses.c.root_id,
+    responses.c.created_at,
+    sqlite_where=IS_DESCENDANT,
+    postgresql_where=IS_DESCENDANT,
+)
 _is_root = responses.c.parent_id.is_(None)
 Index("ix_responses_roots", responses.c.created_at, sqlite_where=_is_root, postgresql_where=_is_root)
 

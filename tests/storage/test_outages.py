@@ -21,7 +21,7 @@ ON_POSTGRES = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
 
 async def assert_append_fails(store, match):
-    response = make_response(make_item("lost" * 2000))
+    response = make_response(make_item("lost" * 10_000))
     with pytest.raises(StorageUnavailable, match=match) as caught:
         await store.append(response)
     for leaked in ("INSERT", "SELECT", "lost", "sqlalche", response.id):
