@@ -23,28 +23,34 @@ _ITEMS: Final[dict[str, Object]] = {
 }
 # The place of a refusal in its message, behind the text.
 _REFUSAL_INDEX: Final = 1
+# Most arguments that wait for the name of their call; beyond that they are told, and count, without it.
+_MAX_WAITING_CHARS: Final = 64 * 1024
 
 
 class _Call:
-    """A call while its pieces arrive; it is told once its name is known.
+    """A call while its pieces arrive; it is told once its name is known, or waited for long enough.
 
     Attributes:
-        pieces: of its arguments.
+        pieces: of its arguments, until it is known whether they are whole.
+        size: of its arguments, in characters.
         index: of its item, once that is told.
+        named: its name was told with it.
+        judged: it is known whether its arguments are whole.
         closed: its item has ended.
     """
 
-    __slots__ = ("closed", "id", "index", "name", "pieces")
+    __slots__ = ("closed", "id", "index", "judged", "name", "named", "pieces", "size")
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self.pieces: list[str] = []
+        self.size = 0
         self.index: int | None = None
-        self.closed = False
+        self.named = self.judged = self.closed = False
 
-    def item(self) -> Object:
-        return {"type": "function_call", "call_id": self.id, "name": self.name, "arguments": "".join(self.pieces)}
+    def item(self, arguments: str) -> Object:
+        return {"type": "function_call", "call_id": self.id, "name": self.name, "arguments": arguments}
 
 
 class ChatStream:
@@ -131,31 +137,49 @@ class ChatStream:
         call = self._find_call(out, given.get("index"), call_id, name)
         call.id = call.id or call_id
         call.name = call.name or name
-        if call.index is None and call.name:
-            self._close(out)
-            call.index = self._number()
-            out.append(
-                _write("response.output_item.added", output_index=call.index, item={**call.item(), "arguments": ""})
-            )
-            arguments = "".join((*call.pieces, arguments))
-            call.pieces.clear()
-        if arguments and not call.closed:
+        call.size += len(arguments)
+        if arguments and not call.judged:
             call.pieces.append(arguments)
-            if call.index is not None:
-                out.append(_write("response.function_call_arguments.delta", output_index=call.index, delta=arguments))
+        if call.index is not None:
+            if arguments and not call.closed:
+                out.append(_write_arguments(call.index, arguments))
+        elif call.name or call.size > _MAX_WAITING_CHARS:
+            self._tell_call(out, call)
 
     def _find_call(self, out: list[bytes], index: Any, call_id: str, name: str) -> _Call:
         """Return the call a piece belongs to.
 
         Some servers number no call, and some give every call the same number; then it is a name that begins one.
         """
-        key = index if index is not None or name else self._latest
+        key = index if type(index) is int else None if name else self._latest
         call = self._calls.get(key)
         if call is None or (name and call.name and call_id != call.id):
-            self._close_calls(out)
+            self._leave_call(out)
             call = self._calls[key] = _Call()
         self._latest = key
         return call
+
+    def _tell_call(self, out: list[bytes], call: _Call) -> None:
+        self._close(out)
+        call.index = self._number()
+        call.named = bool(call.name)
+        out.append(_write("response.output_item.added", output_index=call.index, item=call.item("")))
+        if call.pieces:
+            out.append(_write_arguments(call.index, "".join(call.pieces)))
+
+    def _leave_call(self, out: list[bytes]) -> None:
+        """End the latest call if its arguments are whole, before another begins; what may still come says nothing."""
+        call = self._calls.get(self._latest)
+        if call is None or call.judged:
+            return
+        if call.index is None:
+            self._tell_call(out, call)
+        arguments = "".join(call.pieces)
+        call.pieces.clear()
+        call.judged = True
+        if call.name and _is_json(arguments):
+            call.closed = True
+            out.append(_write("response.output_item.done", output_index=call.index, item=call.item(arguments)))
 
     def _begin(self, out: list[bytes], kind: str) -> int:
         """Return the index of the open item of a kind, which is opened if need be and ends one of another kind."""
@@ -173,36 +197,34 @@ class ChatStream:
             out.append(_write("response.output_item.done", output_index=index, item=_ITEMS[kind]))
             self._open = None
 
-    def _close_calls(self, out: list[bytes]) -> None:
-        """End the calls whose arguments are whole; what may still come for them says nothing."""
-        for call in self._calls.values():
-            if call.index is not None and not call.closed and _is_json(item := call.item()):
-                call.closed = True
-                call.pieces.clear()
-                out.append(_write("response.output_item.done", output_index=call.index, item=item))
-
     def _number(self) -> int:
         self._items += 1
         return self._items - 1
 
     def _end(self) -> bytes:
         self.ended = True
-        # Without a name nobody could answer a call; others say so.
-        out = [
-            _write("response.output_item.added", output_index=self._number(), item=call.item())
-            for call in self._calls.values()
-            if call.index is None
-        ]
+        out: list[bytes] = []
+        for call in self._calls.values():
+            if call.index is None:
+                # Without a name nobody could answer it; others say so.
+                self._tell_call(out, call)
+            elif call.name and not call.named:
+                late = {"type": "function_call", "name": call.name}
+                out.append(_write("response.output_item.done", output_index=call.index, item=late))
         out.append(_write("response.completed", response=write_ending(self._last, self._finish, self._usage)))
         return b"".join(out)
 
 
-def _is_json(item: Object) -> bool:
+def _is_json(text: str) -> bool:
     try:
-        codec.decode(item["arguments"].encode("utf-8", "surrogatepass"))
+        codec.decode(text.encode("utf-8", "surrogatepass"))
     except ValueError:
         return False
     return True
+
+
+def _write_arguments(index: int, delta: str) -> bytes:
+    return _write("response.function_call_arguments.delta", output_index=index, delta=delta)
 
 
 def _write_delta(kind: str, index: int, part: int, delta: str, **more: Any) -> bytes:

@@ -100,6 +100,18 @@ async def test_a_recorded_answer_that_was_cut_short():
     assert response["usage"]["output_tokens"] == 20
 
 
+async def test_a_call_whose_name_comes_late_has_it_in_the_end():
+    pieces = [
+        {"index": 0, "id": "1", "function": {"arguments": "{"}},
+        {"index": 1, "id": "2", "function": {"name": "g", "arguments": "{}"}},
+        {"index": 0, "function": {"name": "f", "arguments": "}"}},
+    ]
+    chunks = [{"choices": [{"delta": {"tool_calls": [piece]}}]} for piece in pieces]
+    stream = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+    calls = said_by(await drain(exchange(stream + b"data: [DONE]\n\n")))["output"]
+    assert [(call["name"], call["arguments"]) for call in calls] == [("f", "{}"), ("g", "{}")]
+
+
 # ---------------------------------------------------------------- cuts
 
 

@@ -98,6 +98,35 @@ def test_a_call_without_a_name_is_told_without_one():
     assert calls_of(call(0, "1", None, "{}")) == [("1", "", "{}")]
 
 
+def test_a_name_may_come_when_another_call_has_begun():
+    told = events(call(0, "1", None, "{"), call(1, "2", "g", "{}"), call(0, None, "f", "}"), chunk(finish="tool_calls"))
+    assert told[1]["item"]["name"] == ""
+    assert told[-2] == {
+        "type": "response.output_item.done",
+        "output_index": 0,
+        "item": {"type": "function_call", "name": "f"},
+    }
+
+
+def test_arguments_wait_for_a_name_within_a_bound():
+    waiting = call(0, "1", None, "x" * 60_000)
+    assert [event["type"] for event in events(waiting, end=None)] == ["response.created"]
+    deltas = [event for event in events(waiting, waiting, waiting, end=None) if "delta" in event]
+    assert [len(event["delta"]) for event in deltas] == [120_000, 60_000]
+
+
+def test_a_call_whose_arguments_are_whole_ends_when_the_next_begins():
+    told = brief(events(call(0, "1", "f", "{}"), call(1, "2", "g", "{"), call(2, "3", "h", "{}"), end=None))
+    assert [place for place in told if place[0] == "output_item.done"] == [("output_item.done", 0, None)]
+
+
+def test_a_number_may_be_anything():
+    assert calls_of(call([], "1", "f", "{}"), call("x", "2", "g", '{"a":1}')) == [
+        ("1", "f", "{}"),
+        ("2", "g", '{"a":1}'),
+    ]
+
+
 def test_usage_comes_behind_the_end():
     usage = json.dumps(
         {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}
