@@ -64,11 +64,14 @@ class Carriage:
 
     def declare(self, tool: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
         """Return the function tool that carries a tool, and remember it; of two that want a name the first has it."""
-        carried = identify(tool, namespace)
+        return self.carry_tool(identify(tool, namespace), tool)
+
+    def carry_tool(self, carried: Carried, tool: dict[str, Any]) -> dict[str, Any]:
+        """Do what `declare` does, for a tool of which it is known what it is known by."""
         upstream = self.name_of(carried)
         self._by_upstream[upstream] = carried
         self._upstream[carried] = upstream
-        if namespace is not None:
+        if carried.namespace is not None:
             known = self._by_name.setdefault(carried.name, carried)
             self._by_name[carried.name] = carried if known == carried else None
         if carried.kind == "function":

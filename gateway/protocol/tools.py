@@ -145,7 +145,7 @@ class _Offer:
             raise InvalidRequest(
                 f"'{path}.name' must be a non-empty string.", code="invalid_type", param=f"{path}.name"
             )
-        self._declare(identify(tool, namespace), tool, path, late=late, kind=kind)
+        self._declare(Carried(name, namespace, tool["type"]), tool, path, late=late, kind=kind)
 
     def _declare(
         self, identity: Carried, tool: dict[str, Any], path: str, *, late: bool, kind: str | None = None
@@ -168,7 +168,7 @@ class _Offer:
         Functions keep their own names, whatever else would have one of them; what is loaded later changes no name.
         """
         ordered = sorted(self._declared, key=self._rank)
-        functions = {known: self.carriage.declare(self._declared[known].tool, known.namespace) for known in ordered}
+        functions = {known: self.carriage.carry_tool(known, self._declared[known].tool) for known in ordered}
         search = next((known for known in self._declared if known.kind == "tool_search"), None)
         deferred = [known for known, it in self._declared.items() if search and _is_deferred(it)]
         if search and deferred:
