@@ -1,11 +1,13 @@
 """What a response leaves behind: nothing that only the garbage collector finds, for its passes stop everybody."""
 
 import gc
+import json
 from collections import Counter
 
 import pytest
 from engine.doubles import Bench, Reply, streamed, whole
-from harness.engine import says
+from harness.engine import Answer, call, says
+from harness.tools import MCP, ScriptedTools, tool
 
 from gateway.engine.plan import Caller
 
@@ -83,6 +85,23 @@ async def test_a_response_on_a_connection_leaves_no_cycles():
             caller = Caller(principal="local", transport="websocket", headers={})
             plan = await bench.engine.prepare(caller, request, route, continuation)
             await bench.engine.stream(plan, Nowhere())
+
+    assert await left_behind(make) == {}
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_rounds_leave_no_cycles(calls):
+    bench = Bench(tools=ScriptedTools(known=[tool("look")]))
+
+    async def make():
+        called = [call("mcp__s__look", "{}", f"call_{number}") for number in range(calls)]
+        bench.upstream.replies.extend([streamed(Answer(called)), streamed(says("Hello there", chunk=2))])
+        body = json.dumps({"model": "m", "input": "hi", "stream": True, "tools": [MCP]}).encode()
+        request, route = bench.engine.read(body)
+        caller = Caller(principal="local", transport="sse", headers={})
+        await bench.engine.stream(await bench.engine.prepare(caller, request, route), Nowhere())
+        bench.engine._tools._providers[0].calls.clear()
+        bench.engine._tools._providers[0].contexts.clear()
 
     assert await left_behind(make) == {}
 
