@@ -44,7 +44,7 @@ def recall_hosted(items: list[Item]) -> list[Item]:
 
     Listings are left out, and calls that were cut short.
     """
-    if not any(item.get("type") in _TYPES for item in items):
+    if _TYPES.isdisjoint([item.get("type") for item in items]):
         return items
     out: list[Item] = []
     for item in items:
