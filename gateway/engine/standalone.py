@@ -125,10 +125,11 @@ class Standalone:
         asked = build_upstream_body(request, items, request.toolset.offers.first, model=route.model, stream=False)
         with self._bounded():
             counted = await self._ask(route, asked, headers)
-        if counted is not None:
+        if counted is None:
+            counted = estimate_tokens([items, asked.get("instructions"), asked.get("tools")])
+        elif not request.toolset.hosted:
             return codec.encode(InputTokens(input_tokens=counted))
-        guess = estimate_tokens([items, asked.get("instructions"), asked.get("tools")])
-        return codec.encode(InputTokens(input_tokens=guess, estimated=True))
+        return codec.encode(InputTokens(input_tokens=counted, estimated=True))
 
     async def _ask(self, route: Route, body: dict[str, Any], headers: RawHeaders) -> int | None:
         """Return what the server says; None where it cannot tell."""

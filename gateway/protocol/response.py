@@ -175,7 +175,7 @@ class InputTokens(Struct, kw_only=True):
 
     Attributes:
         input_tokens: as the inference server counts them.
-        estimated: there only where the server cannot say, and the number is a guess.
+        estimated: there only where the server cannot say, or does not know of tools that the gateway runs.
     """
 
     object: str = "response.input_tokens"

@@ -6,10 +6,19 @@ import json
 import pytest
 from engine.doubles import NOW, Bench, CountingIds, OpenSealer, Reply, refusal, settle, whole
 from harness.engine import Answer, call, says
+from harness.tools import MCP, ScriptedTools
 
+from gateway.engine.input_items import Page
 from gateway.engine.standalone import Standalone
 from gateway.protocol.compaction_prompt import REQUEST
-from gateway.protocol.errors import CompactionFailed, GatewayError, InvalidRequest, UpstreamError, UpstreamRefused
+from gateway.protocol.errors import (
+    CompactionFailed,
+    ConversationNotFound,
+    GatewayError,
+    InvalidRequest,
+    UpstreamError,
+    UpstreamRefused,
+)
 
 CONVERSATION = [
     {"role": "developer", "content": "Be brief."},
@@ -213,8 +222,8 @@ class Told:
         self.closed = True
 
 
-def counting(status, body):
-    questions = Questions()
+def counting(status, body, **options):
+    questions = Questions(**options)
     upstream = questions.bench.upstream
     upstream.dialect = CountingDialect()
     told = Told(status, body)
@@ -247,6 +256,27 @@ async def test_where_it_cannot_the_number_is_a_guess(status, body):
     assert guessed["estimated"] is True
     assert 20 < guessed["input_tokens"] < 60
     assert told.closed
+
+
+async def test_what_tools_of_the_gateway_add_is_not_counted():
+    questions, _ = counting(200, b'{"count":17}', tools=ScriptedTools())
+    told = {"object": "response.input_tokens", "input_tokens": 17, "estimated": True}
+    assert await questions.count(tools=[MCP]) == told
+
+
+async def test_a_conversation_is_counted_and_shortened_and_not_held():
+    questions = Questions(whole(says("note")))
+    items = [{"type": "message", **item} if "type" not in item else item for item in CONVERSATION]
+    made = json.loads(await questions.bench.engine.conversations.create("local", {"items": items}))
+    plain = await questions.count()
+    asked = {"conversation": made["id"], "input": "Thanks."}
+    assert (await questions.count(**asked))["input_tokens"] > plain["input_tokens"]
+    told = await questions.compact(**asked)
+    assert texts(told["output"][:-1]) == ["Be brief.", "What is 6 times 7?", "And 7 times 7?", "Thanks."]
+    kept = json.loads(await questions.bench.engine.conversations.items("local", made["id"], Page()))
+    assert len(kept["data"]) == 4
+    with pytest.raises(ConversationNotFound):
+        await questions.count(conversation="conv_1", input="Thanks.")
 
 
 async def test_a_server_of_no_known_kind_is_not_asked():

@@ -60,7 +60,6 @@ WRONG_BODIES: list[dict[str, Any]] = [
     {"conversation": 7},
     {"conversation": {"id": 7}},
     {"conversation": "conv_1", "previous_response_id": NOBODY},
-    {"background": True},
     {"prompt": {"id": "pmpt_1"}},
     {"context_management": [{"type": "other"}]},
     {"truncation": "sometimes"},
