@@ -42,7 +42,7 @@ class Bodies:
         except ClientLeft:
             # Nobody is there to be answered.
             raise CancelledError from None
-        return read_object(body, self._max_depth) if body else {}
+        return read_object(body, self._max_depth)
 
 
 BodiesDependency = NamedDependency[SkipValidation[Bodies]]

@@ -195,6 +195,7 @@ def test_methods_are_named(site: Site, path: str, allowed: str) -> None:
     ("body", "status", "code"),
     [
         (b"{", 400, "invalid_json"),
+        (b"", 400, "invalid_json"),
         (b"[]", 400, "invalid_json"),
         (b'{"metadata": 7}', 400, "invalid_type"),
         (b'{"items": "x"}', 400, "invalid_type"),
@@ -202,7 +203,7 @@ def test_methods_are_named(site: Site, path: str, allowed: str) -> None:
         (b'{"metadata": {"' + b"k" * 65 + b'": ""}}', 400, "invalid_value"),
         (b" " * 11_000_000, 413, "request_too_large"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_bad_bodies_are_refused_by_name(site: Site, body: bytes, status: int, code: str) -> None:
     with client(site.one.port) as caller:
