@@ -115,7 +115,7 @@ def test_all_of_a_principal_goes_while_gateways_run(place: Place, upstream: Upst
     child = json.loads(create(other, "ada0", model, previous_response_id=ada).body)["id"]
     arguments = ["purge", "--database", place.url, "--principal", "ada0", "--yes"]
     result = CliRunner().invoke(db.command, arguments)
-    assert (result.exit_code, result.stdout) == (0, "Removed: responses 2, items 4.\n")
+    assert (result.exit_code, result.stdout) == (0, "Removed: responses 2, items 4, conversations 0.\n")
     for one in (gateway, other):
         with client(one.port) as caller:
             for gone in (ada, child):

@@ -26,7 +26,7 @@ class CountedGateway(DatabaseGateway):
         super().__init__(folder, upstream, database, {**admin, **settings})
 
     def reads(self) -> dict[str, int]:
-        """Return how often each kind of question was put since the start, readiness left out."""
+        """Return how often each kind of question was put since the start, but for what is asked from time to time."""
         with client(self._admin_port) as operator:
             text = operator.get("/metrics").body.decode()
         families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -35,7 +35,8 @@ class CountedGateway(DatabaseGateway):
             for sample in families["gateway_storage_reads"].samples
             if sample.name.endswith("_total")
         }
-        counts.pop("probe", None)
+        for name in ("probe", "background_orphans"):
+            counts.pop(name, None)
         return counts
 
     def ask(self, model: str, given: Any, parent: str | None = None, **members: Any) -> Any:
