@@ -26,7 +26,6 @@ from gateway.ports import (
 )
 from gateway.protocol import codec, recorded
 from gateway.protocol.errors import GatewayError, InvalidRequest, RateLimitExceeded, StorageUnavailable
-from gateway.protocol.requests import CreateRequest
 from gateway.protocol.response import EncodedResponse
 from gateway.telemetry.names import LOGGER_ENGINE
 from gateway.telemetry.tracing import current_span
@@ -116,11 +115,11 @@ class Background:
 
     # ------------------------------------------------------------ what callers ask for
 
-    def check(self, request: CreateRequest) -> None:
+    def check(self) -> None:
         """Return if one more response can be accepted.
 
         Raises:
-            InvalidRequest: background responses are switched off, or it is one of a conversation.
+            InvalidRequest: background responses are switched off.
             RateLimitExceeded: as many wait as may.
             Unavailable: the gateway drains.
         """
@@ -130,12 +129,6 @@ class Background:
                 "Background responses are switched off ([background] enabled); send the request without 'background'.",
                 code="unsupported_parameter",
                 param="background",
-            )
-        if request.conversation_id is not None:
-            raise InvalidRequest(
-                "A background response cannot add to a conversation; continue it with previous_response_id.",
-                code="unsupported_parameter",
-                param="conversation",
             )
         if self._draining:
             raise shutting_down()
@@ -158,11 +151,11 @@ class Background:
             ResourceLimitExceeded: its first event is larger than any may be.
             GatewayError: as `check`, or the database takes nothing.
         """
-        self.check(plan.request)
         response_id, principal = plan.response_id, plan.caller.principal
-        # Known before it is stored, or the search for what was left behind might find it.
-        self._jobs[response_id] = None
         try:
+            self.check()
+            # Known before it is stored, or the search for what was left behind might find it.
+            self._jobs[response_id] = None
             await self._hold_lease()
             first = [codec.encode(event) for event in plan.turn.enqueue()]
             limits = plan.settings.limits
@@ -185,7 +178,8 @@ class Background:
             )
         except BaseException:
             # What was stored all the same is found by the search.
-            del self._jobs[response_id]
+            self._jobs.pop(response_id, None)
+            await plan.abandon()
             raise
         committer.note_stored(principal, record.size)
         claim = Claim(response_id=response_id, attempt=1)
@@ -233,8 +227,8 @@ class Background:
         self._waiting.append(job)
         self._pump()
         if job.task is None:
-            # What waits holds no more than its id.
-            job.plan = None
+            # What waits holds no more than its id, and its conversation.
+            job.drop_plan()
             if self._draining:
                 self.begin_drain()
         self._count()
@@ -284,6 +278,7 @@ class Background:
             except StorageUnavailable as error:
                 _logger.warning("background responses are taken over when the lease runs out: %s", error.message)
             for job in jobs:
+                await job.release()
                 self._forget(job)
 
         task = asyncio.create_task(hand_over(), name="background handover")

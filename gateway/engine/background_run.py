@@ -15,7 +15,7 @@ from gateway.engine.plan import Caller, Plan
 from gateway.engine.service import Engine
 from gateway.ports import BackgroundRuns, Claim, Clock, EventBatch, RunEnd, RunHandover, RunStart, UnfinishedRun
 from gateway.protocol import codec, recorded
-from gateway.protocol.errors import GatewayError, Unavailable
+from gateway.protocol.errors import ConversationLocked, GatewayError, Unavailable
 from gateway.protocol.response import EncodedResponse, ResponseError
 from gateway.telemetry.logs import response_id_var
 from gateway.telemetry.metrics import Metrics
@@ -63,6 +63,16 @@ class Job:
     def response_id(self) -> str:
         """The id of the response."""
         return self.claim.response_id
+
+    def drop_plan(self) -> None:
+        """Forget what can be read from the database again, but not what nobody else may get meanwhile."""
+        if self.plan is not None and self.plan.lineage.hold is None:
+            self.plan = None
+
+    async def release(self) -> None:
+        """Give up what it holds besides the claim."""
+        if self.plan is not None:
+            await self.plan.abandon()
 
     def cancel(self) -> None:
         """End it as its owner wishes, at once if it is being made; said again, it changes nothing."""
@@ -123,7 +133,7 @@ class Maker:
         carrier = {_TRACEPARENT: job.trace} if job.trace else {}
         with self._parts.tracing.start_background(carrier):
             try:
-                plan = job.plan or await self._plan_again(job)
+                plan = job.plan = job.plan or await self._plan_again(job)
                 if plan is not None:
                     await (self._end_cancelled(job) if job.cancelled else self._run(job, plan))
             except ClaimLostError:
@@ -134,6 +144,8 @@ class Maker:
                     await self._parts.runs.hand_over(RunHandover(claims=[job.claim]))
                     raise
                 await self._end_cancelled(job)
+            finally:
+                await job.release()
 
     # ------------------------------------------------------------ an ordinary run
 
@@ -193,7 +205,8 @@ class Maker:
             self._count_recovered(job, "restarted")
             try:
                 return await self._prepare(job, run)
-            except Unavailable:
+            except (Unavailable, ConversationLocked):
+                # Its process may still seem to hold the conversation.
                 raise
             except GatewayError as error:
                 await self._end(run, "failed", error)

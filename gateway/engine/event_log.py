@@ -228,6 +228,8 @@ class EventLog:
         if terminal:
             pending.append(self._encode_terminal(finished, self._first + len(pending)))
         items = self._committer.list_output(finished)
+        # As over any other transport, what failed or was cancelled adds nothing to a conversation.
+        hold = self._plan.lineage.hold if response.status in {"completed", "incomplete"} else None
         end = RunEnd(
             claim=self._claim,
             status=response.status,
@@ -236,10 +238,14 @@ class EventLog:
             ended_at=int(self._clock.now()),
             completed_at=response.completed_at,
             batch=self._batch(pending),
+            conversation_id=None if hold is None else hold.conversation_id,
+            lease=None if hold is None else hold.lease,
         )
         if not await self._persist(end):
             self._lose()
             raise ClaimLostError
+        if hold is not None:
+            hold.settle()
         self._committer.note_stored(self._plan.caller.principal, end.size)
         self.ended = response.status
         if end.batch is not None:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from gateway.ports.leases import Lease
 from gateway.ports.stored import StoredItem, StoredResponse
 
 
@@ -94,6 +95,8 @@ class RunEnd(Struct, frozen=True, kw_only=True):
         ended_at: Unix seconds.
         completed_at: Unix seconds, None unless it was completed.
         batch: its last events, the terminal one included, or None where nobody may read any.
+        conversation_id: the conversation that gets its input and output, or None.
+        lease: by which the conversation is held, given up in the same transaction.
     """
 
     claim: Claim
@@ -103,6 +106,8 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     ended_at: int
     completed_at: int | None = None
     batch: EventBatch | None = None
+    conversation_id: str | None = None
+    lease: Lease | None = None
 
     @property
     def size(self) -> int:
@@ -227,7 +232,12 @@ class BackgroundRuns(Protocol):
         ...
 
     async def end(self, end: RunEnd) -> bool:
-        """Store how it ended, with its output and its last events, all or nothing."""
+        """Store how it ended, with its output and its last events, all or nothing.
+
+        Raises:
+            ConversationLocked: somebody else has its conversation now; nothing was written.
+            ConversationNotFound: its conversation is gone; nothing was written.
+        """
         ...
 
     async def cancel(self, cancel: RunCancel) -> None:

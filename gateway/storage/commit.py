@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, RunBegin, StoredResponse, UsageFlush
 from gateway.protocol.errors import ResponseNotFound
-from gateway.storage.background import RUN_ACTS, order_run
+from gateway.storage.background_changes import RUN_ACTS, order_run
 from gateway.storage.conversation_changes import build_conversation_acts, order_conversation
 from gateway.storage.engine import leads_to_database
 from gateway.storage.faults import DriverErrors, StorageNotReady, explain_fault, unavailable

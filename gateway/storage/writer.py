@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, StoredResponse, UsageFlush
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
-from gateway.storage.background import RunChange, measure_run
+from gateway.storage.background_changes import RunChange, measure_run
 from gateway.storage.conversation_changes import ConversationChange, measure_conversation
 from gateway.telemetry.loads import StorageLoad
 

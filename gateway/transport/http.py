@@ -87,7 +87,7 @@ class ResponsesEndpoint:
                 headers=route.pick_headers(scope["headers"]),
             )
             if not waits:
-                self._background.check(request)
+                self._background.check()
             plan = await self._engine.prepare(caller, request, route)
             response_id_var.set(plan.response_id)
             headers = _extra_headers(plan, place)

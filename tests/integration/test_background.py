@@ -227,6 +227,28 @@ def test_a_cancel_at_the_end_is_one_thing_or_the_other_for_everybody(site: Site,
     assert seen <= {"completed", "cancelled"}
 
 
+@pytest.mark.checklist(521)
+def test_it_holds_its_conversation_until_it_ends(site: Site, one: DatabaseGateway, other: DatabaseGateway):
+    with client(other.port) as caller:
+        talk = caller.call("POST", "/v1/conversations", b"{}").json["id"]
+
+        def items() -> list[str]:
+            return [item["role"] for item in caller.get(f"/v1/conversations/{talk}/items?order=asc").json["data"]]
+
+        made = create(one, "held", conversation=talk).json
+        assert made["conversation"] == {"id": talk}
+        locked = caller.create({"model": "m", "input": "hi", "conversation": talk})
+        assert (locked.status, locked.error["code"]) == (400, "conversation_locked")
+        assert cancel(other, made["id"]).json["status"] == "cancelled"
+        assert items() == []
+        made = create(one, "held", conversation=talk).json
+        site.paced.go_on.set()
+        await_status(other, made["id"], "completed")
+        assert items() == ["user", "assistant"]
+        assert caller.create({"model": "m", "input": "on", "conversation": talk}).status == 200
+        assert items() == ["user", "assistant"] * 2
+
+
 @pytest.mark.checklist(517)
 def test_a_delete_ends_the_inference(site: Site, one: DatabaseGateway, other: DatabaseGateway):
     made = begin_stream(one, "half")
@@ -287,6 +309,9 @@ def test_a_killed_replica_leaves_nothing_unfinished(site: Site, one: DatabaseGat
     told = begin_stream(one, "half")
     reading = Reading(other, told, 0)
     asked = create(one, "held-cancel").json["id"]
+    with client(other.port) as caller:
+        talk = caller.call("POST", "/v1/conversations", b"{}").json["id"]
+    spoken = create(one, "held-talk", conversation=talk).json["id"]
     one.kill()
     other.change(f"UPDATE background_runs SET cancel_requested_at = 1 WHERE response_id = '{asked}'")
     failed = await_status(other, told, "failed")
@@ -297,3 +322,6 @@ def test_a_killed_replica_leaves_nothing_unfinished(site: Site, one: DatabaseGat
     site.paced.go_on.set()
     done = await_status(other, untold, "completed")
     assert (text_of(done), done["id"], site.paced.calls["held-kill"]) == (FIRST + SECOND, untold, 2)
+    assert await_status(other, spoken, "completed")["conversation"] == {"id": talk}
+    with client(other.port) as caller:
+        assert len(caller.get(f"/v1/conversations/{talk}/items").json["data"]) == 2

@@ -21,7 +21,7 @@ from gateway.ports import (
     StoredItem,
     StoredResponse,
 )
-from gateway.storage.background import RUN_ACTS
+from gateway.storage.background_changes import RUN_ACTS
 
 OWNER, HOLDER = "alice", "background/one"
 
