@@ -152,7 +152,7 @@ SECTIONS: dict[str, dict[int, str]] = {
         518: "How many run and wait, how long, and how many bytes of events, is bounded.",
         519: "The OpenAI library polls, streams, reads on and cancels.",
         520: "An outage of the database loses nothing that was told.",
-        521: "It holds its conversation until it ends, adds to it with its end alone, and only if it was not cut short.",
+        521: "It holds its conversation until it ends, and adds to it with its end alone, if it was not cut short.",
     },
     "Conversations": {
         401: "Conversations are made, with up to 20 items, read, changed and deleted; every process sees it at once.",
