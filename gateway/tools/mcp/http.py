@@ -5,7 +5,7 @@ is raised to the SDK that would end its tasks: a call that cannot be made is ans
 """
 
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -219,6 +219,12 @@ def _explain(error: Exception) -> ServerFault:
     if isinstance(error, httpcore2.ConnectTimeout):
         return ServerFault("could not be connected to in time", bound="mcp.connect_timeout_seconds")
     if isinstance(error, httpcore2.ConnectError | OSError):
-        untrusted = isinstance(error.__cause__, ssl.SSLCertVerificationError)
+        untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _list_causes(error))
         return ServerFault("shows no certificate that is trusted" if untrusted else "could not be connected to")
     return ServerFault("broke off the connection before it answered")
+
+
+def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 import time
@@ -69,9 +70,10 @@ class RawServer:
         self.url = ""
         self._tasks: set[asyncio.Task] = set()
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = f"https://localhost:{port}/mcp" if tls else f"http://127.0.0.1:{port}/mcp"
 
     async def close(self) -> None:
         self._server.close()
