@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_-]")
 _HOSTED_BY_KIND = {"mcp_call": "mcp", "mcp_approval_request": "mcp", "web_search_call": "web_search"}
 # Items of the input that make further tools known.
 _LOADING = frozenset({"tool_search_output", "additional_tools"})
+_SEARCH = Carried("tool_search", None, "tool_search")
+_RANK = attrgetter("rank")
 _NOTHING = choose((), None)
 
 
@@ -87,16 +90,26 @@ class _Declared(Struct):
     """A tool of the client's, as it was declared.
 
     Attributes:
+        identity: what it is known by.
         tool: the declaration.
         kind: its type.
-        late: it was first heard of in the input.
+        rank: when it is named: functions keep their own names, whatever else would have one of them, and what is first
+            heard of in the input changes no name.
         loaded: it came with the input, where deferring a tool has no meaning any more.
+        function: what carries it.
     """
 
+    identity: Carried
     tool: dict[str, Any]
     kind: str
-    late: bool
+    rank: int
     loaded: bool
+    function: dict[str, Any] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is offered once a search has found it."""
+        return self.tool.get("defer_loading") is True
 
 
 class _Offer:
@@ -152,7 +165,9 @@ class _Offer:
     ) -> None:
         known = self._declared.get(identity)
         if known is None:
-            self._declared[identity] = _Declared(tool, kind or identity.kind, late, late)
+            plain = identity.kind == "function" and identity.namespace is None
+            rank = 2 if late else 0 if plain else 1
+            self._declared[identity] = _Declared(identity, tool, kind or identity.kind, rank, late)
         elif late:
             known.tool, known.loaded = tool, True
         else:
@@ -163,35 +178,23 @@ class _Offer:
             )
 
     def close(self) -> list[Offered]:
-        """Name every tool and return those that the engine is offered.
+        """Name every tool and return those that the engine is offered."""
+        tools = list(self._declared.values())
+        for one in sorted(tools, key=_RANK):
+            one.function = self.carriage.carry_tool(one.identity, one.tool)
+        search = self._declared.get(_SEARCH)
+        if search is not None and any(one.waits for one in tools):
+            search.function = self._advertise(search.function, [one for one in tools if one.waits])
+            tools = [one for one in tools if one.loaded or not one.waits]
+        return [Offered(one.function, one.identity.name, one.identity.namespace, one.kind) for one in tools]
 
-        Functions keep their own names, whatever else would have one of them; what is loaded later changes no name.
-        """
-        ordered = sorted(self._declared, key=self._rank)
-        functions = {known: self.carriage.carry_tool(known, self._declared[known].tool) for known in ordered}
-        search = next((known for known in self._declared if known.kind == "tool_search"), None)
-        deferred = [known for known, it in self._declared.items() if search and _is_deferred(it)]
-        if search and deferred:
-            functions[search] = self._advertise(functions[search], deferred)
-        return [
-            Offered(functions[known], known.name, known.namespace, it.kind)
-            for known, it in self._declared.items()
-            if it.loaded or known not in deferred
-        ]
-
-    def _rank(self, known: Carried) -> int:
-        if self._declared[known].late:
-            return 2
-        return 0 if known.kind == "function" and known.namespace is None else 1
-
-    def _advertise(self, function: dict[str, Any], deferred: list[Carried]) -> dict[str, Any]:
+    def _advertise(self, function: dict[str, Any], deferred: list[_Declared]) -> dict[str, Any]:
         """Return the function that finds tools with a word about each that it can find, or about its namespace."""
-        lines = {
-            known.namespace or known.name: self._declared[known].tool.get("description")
-            if known.namespace is None
-            else self._namespaces[known.namespace]
-            for known in deferred
-        }
+        lines: dict[str, Any] = {}
+        for one in deferred:
+            namespace = one.identity.namespace
+            about = one.tool.get("description") if namespace is None else self._namespaces[namespace]
+            lines[namespace or one.identity.name] = about
         listed = "".join(f"\n- {name}: {about}" if about else f"\n- {name}" for name, about in lines.items())
         return {**function, "description": f"{function['description']}\n\nThere are tools for:{listed}"}
 
@@ -265,10 +268,6 @@ def list_loaded(items: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
         for index, item in enumerate(items)
         if item.get("type") in _LOADING and isinstance(item.get("tools"), list)
     ]
-
-
-def _is_deferred(declared: _Declared) -> bool:
-    return declared.tool.get("defer_loading") is True
 
 
 def _check_count(given: list[Any], loaded: Sequence[tuple[str, list[Any]]], most: int) -> None:
