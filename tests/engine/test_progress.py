@@ -1,9 +1,11 @@
 """A sign of life for clients that take silence for the end."""
 
 import asyncio
+import json
 
-from engine.doubles import Bench, Listener, Reply, settle, types
-from harness.engine import says
+from engine.doubles import Bench, Listener, Reply, settle, streamed, types
+from harness.engine import Answer, call, says
+from harness.tools import MCP, ScriptedTools, tool, when
 
 from gateway.engine.plan import Caller
 from gateway.engine.progress import Progress
@@ -42,6 +44,25 @@ async def test_a_response_that_falls_silent_is_in_progress_again_and_again():
     told = await listener.take_all()
     assert types(told).count("in_progress") >= 3
     assert numbers(told) == list(range(len(told)))
+
+
+async def test_a_slow_tool_is_no_silence():
+    free = asyncio.Event()
+    bench = Bench(tools=ScriptedTools({"look": when(free, "x")}, known=[tool("look")]))
+    called = Answer([call("mcp__s__look", "{}", "call_1")])
+    bench.upstream.replies.extend([streamed(called), streamed(says("Hello there"))])
+    body = {"model": "m", "input": "hi", "stream": True, "tools": [MCP]}
+    request, route = bench.engine.read(json.dumps(body).encode())
+    caller = Caller(principal="local", transport="websocket", headers={}, progress_seconds=SHORT)
+    listener = Listener()
+    plan = await bench.engine.prepare(caller, request, route)
+    listener.task = asyncio.create_task(bench.engine.stream(plan, listener))
+    await asyncio.sleep(5 * SHORT)
+    free.set()
+    told = await listener.take_all()
+    assert types(told).count("in_progress") >= 3
+    assert numbers(told) == list(range(len(told)))
+    assert told[-1]["response"]["output"][0]["output"] == "x"
 
 
 async def test_nothing_is_repeated_before_the_client_was_told_of_the_response():
