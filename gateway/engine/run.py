@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Awaitable
 
 from msgspec import structs
 
@@ -166,7 +167,14 @@ class Run:
 
     # ------------------------------------------------------------ what the model is asked
 
-    async def _infer(self, *, stream: bool) -> None:
+    def _infer(self, *, stream: bool) -> Awaitable[None]:
+        """Return what asks the model; most responses are one inference, which is spared all else."""
+        plan = self._plan
+        if self._compactor is None and plan.open_tools is None:
+            return self._inference.ask(plan.items, plan.request.toolset.offers.first, stream=stream)
+        return self._infer_with_help(stream=stream)
+
+    async def _infer_with_help(self, *, stream: bool) -> None:
         plan, compactor = self._plan, self._compactor
         if compactor is not None and plan.request.compacts:
             await compactor.compact(self._telling)
