@@ -1,5 +1,6 @@
 """Builds what seals."""
 
+import logging
 from pathlib import Path
 
 from gateway.config.schema import GatewayConfig
@@ -7,7 +8,9 @@ from gateway.config.seal_keys import list_seal_keys
 from gateway.ports import Sealer
 from gateway.storage.sealing import FernetSealer, GivenKeys, OwnKeyFile
 from gateway.storage.settings import database_url, is_sqlite
+from gateway.telemetry.names import LOGGER_SERVER
 
+_logger = logging.getLogger(LOGGER_SERVER)
 _SUFFIX = ".seal-keys"
 
 
@@ -22,5 +25,7 @@ def build_sealer(config: GatewayConfig) -> Sealer | None:
         return FernetSealer(GivenKeys(list_seal_keys(given)))
     url = database_url(config.storage.url.reveal())
     if not is_sqlite(url):
+        if config.compaction.mode == "auto":
+            _logger.info("histories are not compacted: there are no sealing keys (see `gateway keys seal-key`)")
         return None
     return FernetSealer(OwnKeyFile(Path(f"{url.database}{_SUFFIX}")))
