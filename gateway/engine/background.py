@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from functools import partial
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.background_run import BackgroundParts, Job, Maker
@@ -241,7 +242,8 @@ class Background:
         task = asyncio.create_task(self._attend(job), name=f"background {job.response_id}", context=job.context)
         job.task = task
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        # Not by the task itself, which may be cancelled before it begins.
+        task.add_done_callback(partial(self._conclude, job))
         self._count()
 
     async def _attend(self, job: Job) -> None:
@@ -253,12 +255,11 @@ class Background:
             _logger.warning("a background response could not be begun, which is tried again: %s", error.message)
         except Exception:
             _logger.exception("a background response was not made, which is tried again")
-        finally:
-            task = asyncio.current_task()
-            assert task is not None
-            self._running.discard(task)
-            self._forget(job)
-            self._pump()
+
+    def _conclude(self, job: Job, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._forget(job)
+        self._pump()
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.response_id]
