@@ -89,6 +89,12 @@ def test_calls_however_they_are_numbered_and_cut(chunks):
     assert calls_of(*chunks) == [("1", "f", "{}"), ("2", "g", '{"a":1}')]
 
 
+@pytest.mark.parametrize("index", ["0", [], {}, 1.5])
+def test_a_number_that_is_none_is_no_number(index):
+    chunks = call(index, "1", "f", "{"), call(index, None, None, "}"), call(index, "2", "g", "{}")
+    assert calls_of(*chunks) == [("1", "f", "{}"), ("2", "g", "{}")]
+
+
 def test_the_call_of_before_there_were_several():
     chunks = chunk({"function_call": {"name": "f", "arguments": "{"}}), chunk({"function_call": {"arguments": "}"}})
     assert calls_of(*chunks) == [("", "f", "{}")]
