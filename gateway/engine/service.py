@@ -224,7 +224,8 @@ class Engine:
         request = load_tools(request, items, route.policy, types=self._tools)
         told = recall_hosted(items)
         if told is not items:
-            require_servers(settle_approvals(items, len(history)), request.toolset.hosted)
+            decisions = settle_approvals(items, len(history), complete=not request.compacts)
+            require_servers(decisions, request.toolset.hosted)
         window = self.compaction.find_window(caller.principal, request, items, len(history))
         settings = self._settings
         if request.toolset.unsupported:

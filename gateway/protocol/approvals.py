@@ -30,12 +30,13 @@ class Decision(Struct, frozen=True, kw_only=True):
     reason: str | None
 
 
-def settle_approvals(items: Sequence[Mapping[str, Any]], first_new: int) -> list[Decision]:
+def settle_approvals(items: Sequence[Mapping[str, Any]], first_new: int, *, complete: bool = True) -> list[Decision]:
     """Return what the new input decides, in its order.
 
     Args:
         items: the effective input, oldest first, in the client's form.
         first_new: index of the first of them that this request brought.
+        complete: whether every request must have a response.
 
     Raises:
         InvalidRequest: `approval_request_not_found` for a response to what was not asked, or asked of somebody else;
@@ -63,7 +64,7 @@ def settle_approvals(items: Sequence[Mapping[str, Any]], first_new: int) -> list
         if kind in _WRITTEN or (kind == "message" and item.get("role") == "assistant"):
             last_written = position
     unanswered = next((key for key in requests if key not in decisions), None)
-    if unanswered is not None:
+    if complete and unanswered is not None:
         _refuse(
             f"No approval response found for the approval request '{unanswered[:128]}'; to go on without the call, "
             "send one with approve false.",

@@ -40,6 +40,10 @@ def test_in_an_input_that_holds_the_whole_history_what_the_model_wrote_since_sho
     assert len(settle_approvals([MESSAGE, request(), response(), MESSAGE], 0)) == 1
 
 
+def test_where_nothing_goes_on_a_request_may_stay_open():
+    assert settle_approvals([MESSAGE, request()], 2, complete=False) == []
+
+
 @pytest.mark.checklist(205)
 @pytest.mark.parametrize(
     ("items", "first_new", "code"),
