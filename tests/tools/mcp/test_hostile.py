@@ -394,3 +394,14 @@ async def test_credentials_are_not_listed(raw, bench):
     # Names stay what they are, or nobody could call by them.
     shown = {"s3cret-token": {"default": "***", "enum": ["s3cret-token"]}}
     assert tool["input_schema"]["properties"] == offered.function["parameters"]["properties"] == shown
+
+
+@pytest.mark.checklist(211)
+async def test_a_server_that_hangs_on_what_needs_no_answer_fails_in_time(raw, bench):
+    raw.list_tools(TOOL)
+    raw.answers["notifications/initialized"] = silent
+    kit = bench.open(bench.provider(list_timeout_seconds=0.15), {"server_url": raw.url})
+    assert "did not list its tools within 0.15 s" in (await kit.list()).error
+    await kit.close()
+    while bench.metrics.mcp_sessions.now:
+        await asyncio.sleep(0.01)
