@@ -7,10 +7,12 @@ import json
 import pytest
 from engine.doubles import Bench, Reply, refusal, settle, streamed, whole
 from harness.engine import Answer, call, says
+from harness.tools import MCP, ScriptedListing, ScriptedTools, always, listed, tool
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from gateway.ports import HostedResult, Listed
 from gateway.protocol.errors import InternalError, Unavailable, UpstreamRefused
 from gateway.telemetry.tracing import Tracing
 
@@ -128,3 +130,33 @@ async def test_an_unforeseen_failure_goes_by_its_name():
     assert bench.told()["error.type"] == "RuntimeError"
     assert bench.told("invoke_agent")["error.type"] == "server_error"
     assert "detail" not in "".join(span.to_json() for span in bench.spans.values())
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_listings_and_calls_of_the_gateways_tools_have_spans_and_hand_them_on(calls):
+    failed = HostedResult(output="No.", size=3, fields={"status": "failed"}, failed=True)
+    broken = Listed(tools=(), offered=(), size=0, error="unreachable")
+    tools = ScriptedTools(
+        {"see": always(failed)},
+        known=[tool("look"), tool("see")],
+        servers=[ScriptedListing("s", listed()), ScriptedListing("dead", broken)],
+    )
+    bench = TracedBench(tools=tools)
+    called = [call(f"mcp__s__{name}", "{}", name) for name in ("look", "see")]
+    bench.upstream.replies.extend([whole(Answer(called[:calls])), whole(says("x"))])
+    await bench.trace(bench.answer, tools=[MCP])
+    finished = bench.exporter.get_finished_spans()
+    assert [span.name for span in finished].count("chat m") == 2
+    assert {span.parent.span_id for span in finished if span.name != "POST" and span.name != "invoke_agent"} == {
+        bench.spans["invoke_agent"].context.span_id
+    }
+    told = bench.told("execute_tool look")
+    assert (told["gen_ai.operation.name"], told["gen_ai.tool.name"]) == ("execute_tool", "look")
+    assert (told["gen_ai.tool.call.id"], told["gateway.mcp.server.label"]) == (tools.calls[0].item_id, "s")
+    for one in tools.calls:
+        span = bench.spans[f"execute_tool {one.tool.name}"]
+        assert f"{span.context.span_id:016x}" in one.headers["traceparent"]
+        assert (span.attributes.get("error.type") == "tool_error") == (one.tool.name == "see")
+    assert bench.told("tools/list s")["gateway.mcp.server.label"] == "s"
+    assert "error.type" not in bench.told("tools/list s")
+    assert bench.told("tools/list dead")["error.type"] == "tool_error"
