@@ -104,3 +104,11 @@ async def test_spans_tell_of_the_session_and_of_no_secret(raw, bench):
     assert listing["mcp.protocol.version"] == call["mcp.protocol.version"] == "2025-06-18"
     assert call["jsonrpc.request.id"] == str(raw.messages[-1][0]["id"])
     assert "s3cret" not in str([span.to_json() for span in exporter.get_finished_spans()])
+
+
+@pytest.mark.checklist(211)
+async def test_progress_does_not_extend_a_call(real_server, bench):
+    kit = bench.open(bench.provider({"docs": {"url": real_server.url}}, call_timeout_seconds=0.2), {})
+    await kit.list()
+    assert (await kit.call("wait")).output == "The MCP server 'docs' did not answer within 0.2 s."
+    assert bench.count("rejections_total", key="mcp.call_timeout_seconds") == 1
