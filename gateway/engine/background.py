@@ -299,6 +299,14 @@ class Background:
         if not self._held:
             self._held = await self._keeper.acquire(self._lease, self._lose_lease)
 
+    async def _mind_lease(self) -> None:
+        """Hold the lease while there is anything to make, and write nothing while there is not."""
+        if self._jobs:
+            await self._hold_lease()
+        elif self._held:
+            self._held = False
+            await self._keeper.release(self._lease)
+
     def _lose_lease(self) -> None:
         # Removed after an outage; what it stood for may have been taken over, which each claim finds out by itself.
         self._held = False
@@ -314,7 +322,7 @@ class Background:
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
     async def _look(self) -> None:
-        await self._hold_lease()
+        await self._mind_lease()
         if any(self._jobs.values()):
             for response_id in await self._parts.runs.find_cancelled(self._lease.name):
                 self.drop(response_id)
@@ -331,6 +339,7 @@ class Background:
         for claim in await runs.find_orphans(self._lease.name, limit=room + len(self._jobs)):
             if claim.response_id in self._jobs or self._draining:
                 continue
+            await self._hold_lease()
             taken = await runs.take_over(RunTakeover(claim=claim, holder=self._lease.name))
             if taken is not None and taken.response_id not in self._jobs:
                 _logger.info("a background response was taken over", extra={"response_id": taken.response_id})

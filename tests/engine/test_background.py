@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from gateway.app.background import build_background
 from gateway.config.schema import BackgroundConfig
 from gateway.engine import event_log
-from gateway.ports import Claim, EventBatch, RunBegin, RunCancel, RunLog, RunStart, RunTakeover
+from gateway.ports import Claim, EventBatch, Lease, RunBegin, RunCancel, RunLog, RunStart, RunTakeover
 from gateway.protocol import codec, recorded, sse
 from gateway.protocol.errors import InvalidRequest, NotFound, RateLimitExceeded, StorageUnavailable, Unavailable
 from gateway.protocol.response import EncodedResponse
@@ -310,6 +310,66 @@ async def test_the_trace_of_one_is_its_own_and_linked_to_its_request(stage):
     assert spans["invoke_agent"].parent.span_id == ran.context.span_id
     sent = one.bench.upstream.calls[0].headers["traceparent"]
     assert f"{ran.context.trace_id:032x}" in sent
+
+
+class Halting:
+    """The database of background responses, which holds the first end up, before or after it is stored."""
+
+    def __init__(self, runs, *, stored):
+        self._runs = runs
+        self._stored = stored
+        self.reached = asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._runs, name)
+
+    async def end(self, end):
+        first = not self.reached.is_set()
+        if not first or self._stored:
+            ended = await self._runs.end(end)
+        if first:
+            self.reached.set()
+            await asyncio.Event().wait()
+        return ended
+
+
+@pytest.mark.checklist(511)
+@pytest.mark.parametrize(("stored", "status"), [(True, "completed"), (False, "cancelled")])
+async def test_a_cancel_during_the_commit_is_one_thing_for_everybody(stage, stored, status):
+    first = stage()
+    first.store.background = halting = Halting(first.store.background, stored=stored)
+    one = stage(streamed(HELLO))
+    made = (await one.submit(stream=True))["id"]
+    await asyncio.wait_for(halting.reached.wait(), LONG)
+    answer = json.loads(await one.background.cancel("local", made))
+    # Where the end was stored already, a cancel that is noticed only now comes too late.
+    one.background.drop(made)
+    await one.idle()
+    assert (answer["status"], text_of(answer)) == (status, "Hello there")
+    assert answer == await one.read(made)
+    told = await one.follow(made)
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
+    assert told[-1]["response"] == answer
+
+
+async def test_an_inference_waits_while_its_events_are_stored(stage):
+    one = stage(streamed(Answer([message("word " * 40)], chunk=5)), flush_bytes=1)
+    made = await one.ended((await one.submit(stream=True))["id"])
+    batches = await one.store.background.events("local", made["id"], -1, limit=1000)
+    assert len(batches) > 10
+    assert text_of(made) == "word " * 40
+    assert (await one.follow(made["id"]))[-1]["response"] == made
+
+
+async def test_a_process_with_nothing_to_make_holds_no_lease(stage):
+    one = stage(streamed(HELLO))
+    await one.background.start()
+    await one.ended((await one.submit())["id"])
+    async with asyncio.timeout(LONG):
+        while one.background._held:
+            await asyncio.sleep(0.005)
+    other = Lease(name=one.background._lease.name, holder="other")
+    assert await one.store.leases.acquire(other, 1)
 
 
 # ---------------------------------------------------------------- others

@@ -260,7 +260,7 @@ def test_streaming_is_not_asked_for(socket: WebSocket, upstream: Upstream, model
     assert upstream.calls(model)[-1].body["stream"] is True
 
 
-@pytest.mark.checklist(14)
+@pytest.mark.checklist(14, 503)
 @pytest.mark.parametrize("lane", [None, "a"])
 def test_nothing_runs_in_the_background(socket: WebSocket, upstream: Upstream, model: str, lane: str | None) -> None:
     calls = len(upstream.calls(model))
