@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
+from facts import ASKED_BY_THE_CLOCK
 from harness.processes import Simulator
 from integration.watched import WatchedGateway
 from postgres import PostgresServer
@@ -77,8 +78,8 @@ class Rig:
         if gateway is None:
             return Counter()
         reads = gateway.count("gateway_storage_reads_total")
-        # Whether the database is there is asked by the clock, and says nothing about turns.
-        probes = gateway.count("gateway_storage_reads_total", 'query="probe"')
+        # Some things are asked by the clock, and say nothing about turns.
+        probes = sum(gateway.count("gateway_storage_reads_total", f'query="{name}"') for name in ASKED_BY_THE_CLOCK)
         return Counter(reads=reads - probes, lookups=gateway.count("gateway_history_cache_lookups_total"))
 
 

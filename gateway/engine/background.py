@@ -3,8 +3,10 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.background_run import BackgroundParts, Job, Maker
@@ -111,6 +113,9 @@ class Background:
             task.cancel()
         if left:
             await asyncio.wait(left)
+        # What ended just now may have begun to give up something.
+        if self._handovers:
+            await asyncio.wait(self._handovers)
         if self._held:
             await self._keeper.release(self._lease)
 
@@ -260,6 +265,8 @@ class Background:
         self._running.discard(task)
         self._forget(job)
         self._pump()
+        if task.cancelled() and job.plan is not None:
+            self._spawn(job.release())
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.response_id]
@@ -282,7 +289,10 @@ class Background:
                 await job.release()
                 self._forget(job)
 
-        task = asyncio.create_task(hand_over(), name="background handover")
+        self._spawn(hand_over())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="background handover")
         self._handovers.add(task)
         task.add_done_callback(self._handovers.discard)
 

@@ -278,7 +278,9 @@ STORAGE_READS = Metric(
     "gateway_storage_reads_total",
     "counter",
     "Questions to the database: `history`, `liveness` of a response whose history is in memory, `response`, `items`, "
-    "`stored_bytes` of a principal, or `probe` for readiness checks and checks before an inference.",
+    "`conversation`, `conversation_items`, `conversation_item`, `stored_bytes` of a principal, `background_*` of "
+    "background responses, of which `background_orphans` is asked again and again, or `probe` for readiness checks and "
+    "checks before an inference.",
     ("query",),
 )
 STORAGE_READ_SECONDS = Metric(
