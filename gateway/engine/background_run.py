@@ -37,13 +37,26 @@ class Job:
     Attributes:
         headers: to send to the inference server.
         task: what makes it, once it is made.
+        begun: the task runs; one that was cancelled before could not release anything.
         log: where its events go, once it is made.
         cancelled: its owner wants it to end.
         recovered: it was taken over.
         context: of the request, for what is logged.
     """
 
-    __slots__ = ("cancelled", "claim", "context", "headers", "log", "place", "plan", "recovered", "task", "trace")
+    __slots__ = (
+        "begun",
+        "cancelled",
+        "claim",
+        "context",
+        "headers",
+        "log",
+        "place",
+        "plan",
+        "recovered",
+        "task",
+        "trace",
+    )
 
     def __init__(
         self, claim: Claim, *, plan: Plan | None = None, trace: str | None = None, place: Place | None = None
@@ -55,7 +68,7 @@ class Job:
         self.place = place
         self.recovered = plan is None
         self.context = copy_context()
-        self.cancelled = False
+        self.begun = self.cancelled = False
         self.task: asyncio.Task[None] | None = None
         self.log: EventLog | None = None
 
@@ -78,7 +91,7 @@ class Job:
         """End it as its owner wishes, at once if it is being made; said again, it changes nothing."""
         if not self.cancelled:
             self.cancelled = True
-            if self.task is not None:
+            if self.task is not None and self.begun:
                 self.task.cancel()
 
     def give_up(self) -> None:
@@ -129,6 +142,7 @@ class Maker:
         Raises:
             StorageUnavailable: the database does not answer; the response is left for whoever takes it over.
         """
+        job.begun = True
         response_id_var.set(job.response_id)
         carrier = {_TRACEPARENT: job.trace} if job.trace else {}
         with self._parts.tracing.start_background(carrier):

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from gateway.app.background import build_background
 from gateway.config.schema import BackgroundConfig
 from gateway.engine import event_log
-from gateway.ports import Claim, EventBatch, Lease, RunBegin, RunCancel, RunLog, RunStart, RunTakeover
+from gateway.ports import Claim, EventBatch, Lease, RunBegin, RunLog, RunStart, RunTakeover
 from gateway.protocol import codec, recorded, sse
 from gateway.protocol.errors import InvalidRequest, NotFound, RateLimitExceeded, StorageUnavailable, Unavailable
 from gateway.protocol.response import EncodedResponse
@@ -154,12 +154,21 @@ async def test_one_that_waits_is_cancelled_without_any_inference(stage):
 
 async def test_one_that_is_cancelled_before_its_task_begins_ends_all_the_same(stage):
     one = stage(HELLO)
-    await one.background.start()
-    queued = await one.submit()
+    conversations = one.bench.engine.conversations
+    held = json.loads(await conversations.create("local", {}))["id"]
+    queued = await one.submit(conversation=held)
     one.background.drop(queued["id"])
-    await one.store.background.cancel(RunCancel(response_id=queued["id"], principal="local", at=1))
     assert (await one.ended(queued["id"]))["status"] == "cancelled"
     assert one.bench.upstream.calls == []
+    await conversations.add("local", held, {"items": [{"role": "user", "content": "free"}]})
+
+
+async def test_one_that_is_given_up_before_its_task_begins_is_taken_over(stage):
+    one = stage(streamed(HELLO))
+    queued = await one.submit()
+    one.background._jobs[queued["id"]].give_up()
+    await one.background.start()
+    assert (await one.ended(queued["id"]))["status"] == "completed"
 
 
 async def test_switched_off_or_draining_it_is_refused(stage):
