@@ -9,15 +9,19 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
 from click.testing import CliRunner
 from harness.client import Answer, client, open_create
-from harness.engine import says
+from harness.engine import Answer as Answered
+from harness.engine import call, in_turn, says
 from harness.logs import restored_logging
 from harness.processes import Process, clean_environment, free_port
 from harness.upstream import Reply, Request, Upstream
@@ -29,6 +33,7 @@ from gateway.protocol.credentials import digest_key, write_key
 
 PASSWORD, UPSTREAM_KEY, NEXT_UPSTREAM_KEY = "planted-password-1", "sk-planted-upstream-2", "sk-planted-upstream-3"
 STRANGE_KEY = "sk-planted-strange-4"
+OPERATORS_TOKEN, CALLERS_TOKEN, CALLERS_PATH = "planted-token-5", "planted-token-6", "planted-in-a-path-7"
 RGW_STRANGER = write_key("stranger0000", b"\x05" * 32)
 # A gateway with a fault: the route fails unexpectedly, with the caller's key at hand.
 FAULTY = """
@@ -55,6 +60,47 @@ main()
 ADMIN_PATHS = ("/", "/status", "/status.json", "/config", "/metrics", "/livez", "/readyz?verbose")
 
 
+class Echo(BaseHTTPRequestHandler):
+    """An MCP server that repeats wherever it can what it was given to keep, and refuses every second call."""
+
+    protocol_version = "HTTP/1.1"
+    told: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        told = f"{self.headers['authorization']} of {self.path}"
+        self.told.append(told)
+        result: dict[str, Any] = {}
+        match message["method"]:
+            case "initialize":
+                info = {"name": told, "version": "1"}
+                result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info, "instructions": told}
+            case "tools/list":
+                schema = {"type": "object", "properties": {"a": {"description": told, "default": told}}}
+                result = {"tools": [{"name": "say", "description": told, "inputSchema": schema}]}
+            case "tools/call":
+                result = {"content": [{"type": "text", "text": told}], "structuredContent": {"a": told}}
+        body = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
+        status = 200 if "id" in message else 202
+        if message["method"] == "tools/call" and message["params"]["arguments"]:
+            body = {**body, "error": {"code": -1, "message": told}}
+            del body["result"]
+        data = json.dumps(body).encode() if status == 200 else b""
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_DELETE(self) -> None:
+        self.send_error(405)
+
+    do_GET = do_DELETE  # noqa: N815 - what the base looks for
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
 class Site:
     """A gateway with planted secrets, and all that was seen of it.
 
@@ -63,8 +109,9 @@ class Site:
         seen: everything that was, by where.
     """
 
-    def __init__(self, folder: Path, upstream: Upstream, database: str) -> None:
+    def __init__(self, folder: Path, upstream: Upstream, database: str, mcp_url: str) -> None:
         self.folder = folder
+        self.mcp_url = mcp_url
         self.upstream = upstream
         self.database = database.replace("postgres@", f"postgres:{PASSWORD}@")
         self.config = folder / "gateway.toml"
@@ -73,6 +120,7 @@ class Site:
         self._configure(UPSTREAM_KEY, port)
         self.key = self.command("keys", "create", "--principal", "ada", check=False).strip()
         self.secrets = [PASSWORD, UPSTREAM_KEY, NEXT_UPSTREAM_KEY, STRANGE_KEY, RGW_STRANGER, self.key]
+        self.secrets += [OPERATORS_TOKEN, CALLERS_TOKEN, CALLERS_PATH]
         self.secrets += [key.split("_")[2] for key in (self.key, RGW_STRANGER)]
         self.process = Process(["serve", "--config", str(self.config)], port, folder / "gateway.log", self._env)
         self.process._arguments[:1] = [sys.executable, "-c", FAULTY]
@@ -96,6 +144,11 @@ class Site:
             api_key = "{upstream_key}"
             [storage]
             auto_migrate = "always"
+            [mcp]
+            allow_private_addresses = true
+            [mcp.servers.docs]
+            url = "{self.mcp_url}"
+            authorization = "{OPERATORS_TOKEN}"
             [telemetry]
             log_level = "debug"
             log_format = "json"
@@ -143,11 +196,16 @@ def site(
     upstream: Upstream, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Site]:
     server = request.getfixturevalue("postgres_server")
-    site = Site(tmp_path_factory.mktemp("secrets"), upstream, server.create_database())
+    echo = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    threading.Thread(target=echo.serve_forever, daemon=True).start()
+    mcp_url = f"http://127.0.0.1:{echo.server_port}/mcp"
+    site = Site(tmp_path_factory.mktemp("secrets"), upstream, server.create_database(), mcp_url)
     site.process.start("/livez")
     yield site
     if site.process.running:
         site.process.kill()
+    echo.shutdown()
+    echo.server_close()
 
 
 async def leak(request: Request, reply: Reply) -> None:
@@ -191,6 +249,24 @@ def fail(site: Site) -> None:
         pass
 
 
+def use_tools(site: Site) -> None:
+    """Call tools of a server of the configuration, and of one that the request names with credentials of its own."""
+    docs = {"type": "mcp", "server_label": "docs", "require_approval": "never"}
+    own = {**docs, "server_url": f"{site.mcp_url}/{CALLERS_PATH}?key={CALLERS_PATH}", "authorization": CALLERS_TOKEN}
+    for number, tool in enumerate((docs, own, {**docs, "headers": {"Authorization": f"Bearer {CALLERS_TOKEN}"}})):
+        calls = [call("mcp__docs__say", arguments, f"call_{arguments}") for arguments in ("{}", '{"a":1}')]
+        model = f"secrets of tools {number}"
+        body = {"model": model, "input": "hi", "tools": [tool]}
+        for way in ({}, {"stream": True}, {"background": True}):
+            site.upstream.script(model, in_turn(Answered(calls), says("Done.")))
+            made = site.call("POST", "/v1/responses", site.key, {**body, **way})
+            assert made.status == 200
+            if "background" in way:
+                while site.call("GET", f"/v1/responses/{made.json['id']}", site.key).json["status"] != "completed":
+                    time.sleep(0.05)
+    assert site.call("POST", "/v1/responses", site.key, {**body, "model": "away", "tools": [own] * 2}).status == 400
+
+
 def read_database(url: str) -> str:
     with psycopg.connect(url) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
@@ -207,6 +283,7 @@ def test_no_secret_comes_out_again(site: Site) -> None:
     succeed(site)
     be_refused(site)
     fail(site)
+    use_tools(site)
     site.reload()
     succeed_after_reload = site.call("GET", "/v1/models", site.key)
     assert succeed_after_reload.status == 200
@@ -248,5 +325,7 @@ def test_no_secret_comes_out_again(site: Site) -> None:
     assert '"trace_id"' in site.seen["log, traces"]
     assert digest_key(site.key) in site.seen["database"]
     assert "Incorrect API key provided" in str(site.seen)
+    assert {told.split()[1] for told in Echo.told} == {OPERATORS_TOKEN, CALLERS_TOKEN}
+    assert "mcp_call" in str(site.seen)
     found = {(place, secret) for place, text in site.seen.items() for secret in site.secrets if secret in text}
     assert found == set()

@@ -15,6 +15,7 @@ from gateway.tools.addresses import AddressRefused, GuardedBackend
         "255.255.255.255", "192.0.2.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1",
         "::ffff:127.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "2001:0:4136:e378:8000:63bf:80ff:fffe",
         "::127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "2001:db8::1", "fe80::1%1",
+        "fec0::1", "::ffff:0:127.0.0.1", "64:ff9b:1:7f00:0:100:808:808", "::8.8.8.8", "3fff::1", "5f00::1",
     ],
 )  # fmt: skip
 def test_private_addresses_are_known(address):

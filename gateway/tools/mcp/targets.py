@@ -2,8 +2,12 @@
 
 import ssl
 from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
+
+_SHORTEST_TOKEN: Final = 16  # among the segments of a path, whose others are words
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -23,8 +27,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be repeated."""
-        return [secret for value in self.headers.values() for secret in (value, value.removeprefix("Bearer "))]
+        """What must not be repeated: headers, and what of the URL may be a token as well."""
+        parts = urlsplit(self.url)
+        placed = [value for _, value in parse_qsl(parts.query)]
+        placed += [segment for segment in parts.path.split("/") if len(segment) >= _SHORTEST_TOKEN]
+        return [*(one for value in self.headers.values() for one in (value, value.removeprefix("Bearer "))), *placed]
 
 
 class Program(Struct, frozen=True, kw_only=True):
