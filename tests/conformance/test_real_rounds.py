@@ -1,4 +1,4 @@
-"""What is compared when a real inference server is played, here with the simulator and a process of a real MCP server."""
+"""The comparison that is made for real inference servers, here of the simulator and a process of a real MCP server."""
 
 import pytest
 from conformance.real_rounds import main
