@@ -2,8 +2,8 @@
 
 `PYTHONPATH=tests python -m conformance.real_rounds --upstream URL --model NAME` asks a gateway for each API of the
 server over JSON, an event stream and a WebSocket. The model has to call the tool `add` of the server `docs`, which it
-knows as `mcp__docs__add`. Between gateway and inference server every request and answer is recorded, so what a model was
-asked, and what it was billed for, is not taken from the gateway.
+knows as `mcp__docs__add`. Between gateway and inference server every request and answer is recorded, so what a model
+was asked, and what it was billed for, is not taken from the gateway.
 """
 
 import argparse
