@@ -21,7 +21,7 @@ Gateways of this kind fail in the same ways again and again. Each row names one 
 and the tests that fail without it. Those in `integration` run against a process of the gateway with a scripted
 inference server behind it; where their file is named `websocket` the client speaks WebSocket on a raw socket.
 
-Rows up to 62 about rounds of tools are shown for those that the caller runs; the gateway's own have sections below.
+Rows up to 62 about rounds of tools are shown for tools of both kinds, those that the caller runs and the gateway's own.
 """
 
 SECTIONS: dict[str, dict[int, str]] = {
