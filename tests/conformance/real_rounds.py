@@ -88,9 +88,9 @@ def count_tokens(rounds: list[Round]) -> tuple[int, int]:
 
 
 def window(asked: Json) -> list[Json]:
-    """Return what a model was shown, in either API."""
+    """Return what a model was shown, in either API; that an item is a message may be left unsaid."""
     shown = asked.get("messages", asked.get("input"))
-    return shown if isinstance(shown, list) else [{"role": "user", "content": shown}]
+    return [{"type": "message", **item} for item in shown]
 
 
 class Player:
@@ -113,9 +113,13 @@ class Player:
         response, events = self._ask({**self._common, "input": given, **fields})
         rounds = self._recorder.rounds[before:]
         with client(self._gateway.port) as caller:
-            stored = caller.get(f"/v1/responses/{response['id']}").json
-        for name in response.keys() | stored.keys():
-            self.expect(response.get(name) == stored.get(name), f"GET tells another {name}")
+            answer = caller.get(f"/v1/responses/{response['id']}")
+        if response["store"]:
+            stored = answer.json
+            for name in response.keys() | stored.keys():
+                self.expect(response.get(name) == stored.get(name), f"GET tells another {name}")
+        else:
+            self.expect(answer.status == 404, "it is stored")
         if events:
             done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
             self.expect(done == response["output"], "the streamed items are others than those of the end")
@@ -125,6 +129,16 @@ class Player:
         self.expect(usage["total_tokens"] == sum(billed), "the total is no sum")
         self.expect(response["status"] == "completed", f"it is {response['status']}")
         return response, rounds
+
+    def get(self, path: str) -> Json:
+        """Read something from the gateway."""
+        with client(self._gateway.port) as caller:
+            return dict(caller.get(path).json)
+
+    def post(self, path: str, body: Json) -> Json:
+        """Make something in the gateway."""
+        with client(self._gateway.port) as caller:
+            return dict(caller.call("POST", path, json.dumps(body).encode()).json)
 
     def expect(self, holds: bool, fault: str) -> None:
         """Note a fault unless that holds."""
@@ -179,6 +193,31 @@ def call_and_go_on(player: Player, prompt: str) -> Any:
     return anonymous([listed, call])
 
 
+def carry(player: Player, prompt: str) -> Any:
+    """The same, where nothing is stored and the client sends all of it again."""
+    first, rounds = player.play(prompt, tools=[FREE], store=False)
+    said, more = ({"role": "user", "content": [{"type": "input_text", "text": text}]} for text in (prompt, "And now?"))
+    given = [said, *first["output"], more]
+    second, (again, *_) = player.play(given, tools=[FREE], store=False)
+    shown = window(rounds[-1].asked)
+    player.expect(window(again.asked)[: len(shown)] == shown, "what is sent again shows the model another history")
+    player.expect(not of_type(second, "mcp_list_tools"), "it is listed again")
+    return anonymous([take(first, "mcp_list_tools"), take(first, "mcp_call")])
+
+
+def converse(player: Player, prompt: str) -> Any:
+    """The same in a conversation, which then holds input and output of both turns."""
+    conversation = player.post("/v1/conversations", {})["id"]
+    first, rounds = player.play(prompt, tools=[FREE], conversation=conversation)
+    second, (again, *_) = player.play("And now?", tools=[FREE], conversation=conversation)
+    shown = window(rounds[-1].asked)
+    player.expect(window(again.asked)[: len(shown)] == shown, "the conversation shows the model another history")
+    held = player.get(f"/v1/conversations/{conversation}/items?order=asc&limit=100")["data"]
+    made = [item for item in held if item["type"] != "message" or item["role"] != "user"]
+    player.expect(made == first["output"] + second["output"], "the conversation holds other items")
+    return anonymous([take(first, "mcp_list_tools"), take(first, "mcp_call")])
+
+
 def approve(player: Player, prompt: str) -> Any:
     """A call that is approved in the turn after it."""
     first, rounds = player.play(prompt, tools=[ASKED])
@@ -202,7 +241,7 @@ def decline(player: Player, prompt: str) -> Any:
     return anonymous([request])
 
 
-SCENARIOS: tuple[Scenario, ...] = (call_and_go_on, approve, decline)
+SCENARIOS: tuple[Scenario, ...] = (call_and_go_on, carry, converse, approve, decline)
 
 
 @contextmanager
