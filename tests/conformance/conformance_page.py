@@ -104,6 +104,18 @@ SECTIONS: dict[str, dict[int, str]] = {
         106: "Tools that a search or the input brings are offered from then on; deferred ones wait for a search.",
         107: "A tool that only a server could run is left out and named, and asking for it by `tool_choice` refused.",
     },
+    "Rounds of tools": {
+        601: "The model is asked, its calls are run and it is asked again: one response with one id and one end.",
+        602: "Calls of a round run at once, within a bound over all responses, and are told in their order.",
+        603: "`max_tool_calls` and the cap on rounds bring even a model that always calls to an end.",
+        604: "A call of the client's ends the turn, after the gateway's calls of that round were run.",
+        605: "What has to be called is required of the first round, what may be called holds for all of them.",
+        606: "Rounds, outputs and listings share one limit to the byte; a breach stores nothing, other lanes go on.",
+        607: "A tool that never answers, returns too much or breaks is a failed call; the response goes on.",
+        608: "A tool that has the gateway call it again runs into the bounds, and its caller is answered.",
+        609: "Calls that share an id are calls of their own; an output for another's call is refused.",
+        610: "Who leaves, a stop and the deadline end calls and listings at once.",
+    },
     "MCP": {
         201: "Servers come from the request or, by their label, from the configuration; both are called over HTTP.",
         202: "Programs come from the configuration alone, get few variables, and end with everything they started.",

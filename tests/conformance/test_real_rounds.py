@@ -7,7 +7,7 @@ from integration.test_chat_upstream import simulated
 ADDS = '@tool mcp__docs__add {"a": 17, "b": 25}\n@then\n@say It is 42.'
 
 
-@pytest.mark.checklist(203, 205, 214, 403, 39, 40, 41, 44)
+@pytest.mark.checklist(203, 205, 214, 403, 39, 40, 41, 44, 601)
 def test_what_is_told_stored_asked_and_billed_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     with simulated() as url:
         failed = main(["--upstream", url, "--model", "sim", "--prompt", ADDS])

@@ -47,6 +47,7 @@ def sent(bench):
 
 
 @both_ways
+@pytest.mark.checklist(601)
 async def test_a_call_is_run_and_the_model_asked_again(way):
     bench = Bench(tools=ScriptedTools(known=[LOOK]))
     response = await play(way, bench, calls(reasoning("Hm."), CALL), says("It is x."), tools=[MCP])
@@ -139,6 +140,7 @@ async def test_a_bare_name_is_understood_where_it_means_one_tool(known, declared
 # ---------------------------------------------------------------- several calls
 
 
+@pytest.mark.checklist(602)
 async def test_calls_of_a_round_run_at_once_and_are_told_in_their_order():
     first, second = asyncio.Event(), asyncio.Event()
     tools = ScriptedTools({"look": when(first, "one"), "see": when(second, "two")}, known=[LOOK, tool("see")])
@@ -160,6 +162,7 @@ async def test_calls_of_a_round_run_at_once_and_are_told_in_their_order():
 
 
 @both_ways
+@pytest.mark.checklist(609)
 async def test_calls_of_one_call_id_are_two_calls(way):
     tools = ScriptedTools(known=[LOOK])
     bench = Bench(tools=tools)
@@ -169,6 +172,7 @@ async def test_calls_of_one_call_id_are_two_calls(way):
     assert told == [response["output"][0]["id"]] * 2 + [response["output"][1]["id"]] * 2
 
 
+@pytest.mark.checklist(602)
 async def test_without_parallel_calls_they_run_one_after_the_other():
     first = asyncio.Event()
     tools = ScriptedTools({"look": when(first, "one")}, known=[LOOK, tool("see")])
@@ -183,6 +187,7 @@ async def test_without_parallel_calls_they_run_one_after_the_other():
     assert all(body["parallel_tool_calls"] is False for body in bench.upstream.bodies)
 
 
+@pytest.mark.checklist(602)
 async def test_places_bound_what_runs_over_all_responses():
     free = asyncio.Event()
     tools = ScriptedTools({"look": when(free, "one")}, known=[LOOK])
@@ -204,6 +209,7 @@ async def test_places_bound_what_runs_over_all_responses():
 
 
 @both_ways
+@pytest.mark.checklist(604)
 async def test_calls_of_the_client_end_the_turn_after_those_of_the_gateway_were_run(way):
     bench = Bench(tools=ScriptedTools(known=[LOOK]))
     mixed = calls(call("f", "{}", "call_f"), CALL)
@@ -222,6 +228,7 @@ async def test_calls_of_the_client_end_the_turn_after_those_of_the_gateway_were_
 
 
 @both_ways
+@pytest.mark.checklist(603)
 async def test_further_calls_are_neither_run_nor_shown(way):
     tools = ScriptedTools(known=[LOOK])
     bench = Bench(tools=tools)
@@ -234,6 +241,7 @@ async def test_further_calls_are_neither_run_nor_shown(way):
 
 
 @both_ways
+@pytest.mark.checklist(603)
 async def test_a_model_that_goes_on_calling_is_asked_once_more_and_no_more(way):
     bench = Bench(tools=ScriptedTools(known=[LOOK]))
     response = await play(way, bench, calls(CALL), calls(OTHER), says("x"), tools=[MCP], max_tool_calls=1)
@@ -245,6 +253,7 @@ async def test_a_model_that_goes_on_calling_is_asked_once_more_and_no_more(way):
 
 
 @both_ways
+@pytest.mark.checklist(603)
 async def test_the_cap_on_rounds_ends_the_response_as_incomplete(way):
     bench = Bench(tools=ScriptedTools(known=[LOOK]), rounds=2)
     response = await play(way, bench, calls(CALL), calls(OTHER), tools=[MCP])
@@ -266,6 +275,7 @@ async def test_the_cap_on_rounds_ends_the_response_as_incomplete(way):
         ("auto", "auto"),
     ],
 )
+@pytest.mark.checklist(605)
 async def test_a_call_is_required_of_the_first_round_only(choice, first):
     bench = Bench(tools=ScriptedTools(known=[LOOK]))
     response = await bench.answer(whole(calls(CALL)), whole(says("x")), tools=[MCP, F], tool_choice=choice)
@@ -273,6 +283,7 @@ async def test_a_call_is_required_of_the_first_round_only(choice, first):
     assert response["tool_choice"] == choice
 
 
+@pytest.mark.checklist(605)
 async def test_allowed_tools_stay_the_only_ones():
     bench = Bench(tools=ScriptedTools(known=[LOOK, tool("see")]))
     choice = {
@@ -288,6 +299,7 @@ async def test_allowed_tools_stay_the_only_ones():
 
 
 @both_ways
+@pytest.mark.checklist(605)
 async def test_a_choice_of_what_no_server_offers_is_refused(way):
     tools = ScriptedTools(servers=[ScriptedListing("s", listed())])
     bench = Bench(tools=tools)
@@ -524,6 +536,7 @@ async def test_a_refusal_of_the_first_round_keeps_its_status_although_servers_we
         await bench.stream(Reply(error=refusal()), tools=[MCP])
 
 
+@pytest.mark.checklist(610)
 async def test_a_client_that_leaves_ends_calls_at_once():
     tools = ScriptedTools({"look": when(asyncio.Event(), "")}, known=[LOOK])
     bench = Bench(tools=tools)
@@ -536,6 +549,7 @@ async def test_a_client_that_leaves_ends_calls_at_once():
     assert bench.sample("tool_calls_total", kind="mcp_call", outcome="cancelled") == 2
 
 
+@pytest.mark.checklist(610)
 async def test_a_client_that_leaves_ends_listings_at_once():
     server = ScriptedListing("s", listed(), asyncio.Event())
     tools = ScriptedTools(servers=[server])
@@ -549,6 +563,7 @@ async def test_a_client_that_leaves_ends_listings_at_once():
 
 
 @pytest.mark.parametrize("calling", [1, 2])
+@pytest.mark.checklist(610)
 async def test_a_gateway_that_stops_ends_calls_and_tells_the_client(calling):
     tools = ScriptedTools({"look": when(asyncio.Event(), "")}, known=[LOOK])
     bench = Bench(tools=tools)
@@ -560,6 +575,7 @@ async def test_a_gateway_that_stops_ends_calls_and_tells_the_client(calling):
     assert (len(tools.cancelled), tools.closed) == (calling, 1)
 
 
+@pytest.mark.checklist(610)
 async def test_the_deadline_covers_calls():
     tools = ScriptedTools({"look": when(asyncio.Event(), "")}, known=[LOOK])
     bench = Bench(tools=tools, deadline=0.05)
@@ -568,6 +584,7 @@ async def test_the_deadline_covers_calls():
     assert tools.cancelled == ["look"]
 
 
+@pytest.mark.checklist(607)
 async def test_a_call_has_a_time_of_its_own():
     tools = ScriptedTools({"look": when(asyncio.Event(), "")}, known=[LOOK])
     bench = Bench(tools=tools, bounds={"call_timeout_seconds": 0.02})
@@ -578,6 +595,7 @@ async def test_a_call_has_a_time_of_its_own():
 
 
 @pytest.mark.parametrize(("size", "status"), [(1000, "completed"), (1001, "failed")])
+@pytest.mark.checklist(607)
 async def test_an_output_above_its_bound_is_a_failed_call(size, status):
     tools = ScriptedTools({"look": always(returned("x" * size))}, known=[LOOK])
     bench = Bench(tools=tools, bounds={"max_output_bytes": 1000})
@@ -587,6 +605,7 @@ async def test_an_output_above_its_bound_is_a_failed_call(size, status):
     assert ("above the limit of 1000 bytes" in told) == (status == "failed")
 
 
+@pytest.mark.checklist(607)
 async def test_a_tool_that_breaks_is_a_failed_call(caplog):
     async def break_down(_):
         raise RuntimeError("s3cret")

@@ -71,12 +71,12 @@ class Outcome:
         self.status, self.error, self.response, self.events = status, error, response, events
 
 
-def play(way: str, running: EmbeddedGateway, model: str, **fields: Any) -> Outcome:
+def play(way: str, running: EmbeddedGateway, model: str, given: Any = "hi", **fields: Any) -> Outcome:
     fields = {"tools": [MCP, F], **fields}
     if way == "websocket":
         with WebSocket(running.port) as socket:
-            return read_events(ask(socket, model, **fields))
-    answered = create(running.port, {"model": model, "input": "hi", "stream": way == "sse", **fields})
+            return read_events(ask(socket, model, given, **fields))
+    answered = create(running.port, {"model": model, "input": given, "stream": way == "sse", **fields})
     if answered.status != 200:
         return Outcome("refused", answered.error, None, [])
     if way == "json":
@@ -125,7 +125,7 @@ EXITS: dict[str, tuple[list[Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.checklist(37, 38)
+@pytest.mark.checklist(37, 38, 601)
 @pytest.mark.parametrize("name", EXITS)
 def test_every_way_out_is_told_by_one_last_event_and_the_same_on_each_transport(running, upstream, name):
     scripts, fields, status = EXITS[name]
@@ -217,6 +217,25 @@ def test_rounds_are_kept_and_replayed(running, upstream, tools, way):
     ]  # fmt: skip
 
 
+@every_way
+@pytest.mark.checklist(609)
+def test_an_output_for_anothers_call_is_refused(running, upstream, tools, way):
+    """The gateway's own call is none that a client may answer, nor is a call of another response."""
+    model = upstream.script(
+        f"anothers-{way}", in_turn(Answer([look()]), says("x"), Answer([call("f", "{}", "call_f")]))
+    )
+    mine, other = (play(way, running, model).response for _ in range(2))
+    asked = len(upstream.calls(model))
+    for call_id in (mine["output"][0]["id"], other["output"][0]["call_id"]):
+        given = [{"type": "function_call_output", "call_id": call_id, "output": "forged"}]
+        refused = play(way, running, model, given=given, previous_response_id=mine["id"])
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (
+            "refused", "invalid_tool_output", "input",
+        )  # fmt: skip
+        assert call_id in refused.error["message"]
+    assert len(upstream.calls(model)) == asked
+
+
 # ---------------------------------------------------------------- the shared allowance
 
 
@@ -249,6 +268,7 @@ def bound(config: GatewayConfig, retained: int, *, output: int | None = None) ->
 
 @every_way
 @pytest.mark.parametrize("name", ["two rounds", "round and output", "discovery, round and output", "calls at once"])
+@pytest.mark.checklist(606)
 def test_rows_53_to_58_rounds_outputs_and_discovery_share_one_limit(running, upstream, tools, way, name):
     scripts = allowance(name, tools)
     config = running.gateway.config
@@ -271,6 +291,7 @@ def test_rows_53_to_58_rounds_outputs_and_discovery_share_one_limit(running, ups
         assert outcome.response is None or kept(running, outcome.response) is None
 
 
+@pytest.mark.checklist(606)
 def test_a_breach_in_one_lane_leaves_the_others_alone(running, upstream, tools):
     config = running.gateway.config
     free = threading.Event()
@@ -298,6 +319,7 @@ def test_a_breach_in_one_lane_leaves_the_others_alone(running, upstream, tools):
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.checklist(610)
 def test_a_client_that_leaves_ends_its_calls(running, upstream, tools, way):
     began, ended = threading.Event(), threading.Event()
 
@@ -328,6 +350,7 @@ def test_a_client_that_leaves_ends_its_calls(running, upstream, tools, way):
 # ---------------------------------------------------------------- tools that come back
 
 
+@pytest.mark.checklist(608)
 def test_a_tool_that_calls_itself_by_way_of_the_gateway_runs_into_the_bounds(running, upstream, tools):
     """Each depth holds a place; with none left the innermost waits, until the outermost call has had its time."""
     config = running.gateway.config

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from property.engine import Client, completed, cutters, items, make_turn, play, spell, styles, without_ids
@@ -25,6 +26,7 @@ def interleavings(draw: st.DrawFn):
 
 
 @given(interleavings())
+@pytest.mark.checklist(601)
 def test_two_rounds_share_one_response_and_keep_the_rules(drawn):
     said_by, spoken, order = drawn
     client = Client()
@@ -47,6 +49,7 @@ def test_two_rounds_share_one_response_and_keep_the_rules(drawn):
 
 
 @given(interleavings(), st.integers(0, 1500))
+@pytest.mark.checklist(606)
 def test_two_rounds_never_pass_the_limit_together(drawn, limit):
     _, spoken, order = drawn
     client = Client(make_turn(limit))
@@ -59,6 +62,7 @@ def test_two_rounds_never_pass_the_limit_together(drawn, limit):
 
 
 @given(interleavings())
+@pytest.mark.checklist(609)
 def test_call_ids_stay_unique_across_rounds(drawn):
     _, spoken, order = drawn
     client = Client()

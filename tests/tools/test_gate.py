@@ -47,6 +47,7 @@ async def test_more_places_let_those_in_that_wait_and_fewer_take_nothing_away():
     assert (len(kit.calls), metrics.tool_load.running.now, metrics.tool_load.running.high) == (3, 0, 2)
 
 
+@pytest.mark.checklist(602)
 async def test_listings_and_calls_share_the_places():
     gate, metrics = make(max_concurrent_materializations=1)
     may = asyncio.Event()
