@@ -30,18 +30,21 @@ from gateway.telemetry.logs import JsonFormatter
 KEYS = {name: write_key(f"{name}00000000", bytes(31) + name[:1].encode()) for name in ("ada0", "bob0")}
 UNKNOWN_RESPONSE, UNKNOWN_ITEM = "resp_" + "0" * 32, "msg_" + "0" * 32
 UNKNOWN_CONVERSATION, UNKNOWN_PART = "conv_" + "0" * 32, "msg_" + "1" * 32
+UNKNOWN_RUN = "resp_" + "1" * 32
 SECRET = {"role": "user", "content": "a secret"}
+IN_THE_BACKGROUND = {"background": True, "stream": True}
 LOCAL_MEMORY = "what only one connection remembers"
 
 
 @dataclass
 class Target:
-    """What one caller names of another: a response, one of its items, and a conversation with its first item."""
+    """What one caller names of another: a response with an item, a conversation with one, a background response."""
 
     response: str
     item: str
     conversation: str = UNKNOWN_CONVERSATION
     part: str = UNKNOWN_PART
+    run: str = UNKNOWN_RUN
 
 
 @dataclass
@@ -67,6 +70,8 @@ class Site:
         self.adas.conversation = self.call("ada0", "POST", "/v1/conversations", {"items": [SECRET]}).json["id"]
         held = self.call("ada0", "GET", f"/v1/conversations/{self.adas.conversation}/items").json["data"]
         self.adas.part = held[0]["id"]
+        told = self.call("ada0", "POST", "/v1/responses", {**IN_THE_BACKGROUND, "model": model, "input": "a secret"})
+        self.adas.run = told.final["id"]
 
     def call(self, who: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
         payload = None if body is None else json.dumps(body).encode()
@@ -85,6 +90,7 @@ class Site:
         def level(text: str) -> str:
             text = text.replace(target.response, "RESPONSE").replace(target.item, "ITEM")
             text = text.replace(target.conversation, "CONVERSATION").replace(target.part, "PART")
+            text = text.replace(target.run, "RUN")
             return re.sub(r"req_[0-9a-f]{32}", "REQUEST", text)
 
         def show(record: logging.LogRecord) -> str:
@@ -196,6 +202,15 @@ ATTEMPTS: dict[str, Attempt] = {
     "write to a conversation as json": write_over_http(),
     "write to a conversation as stream": write_over_http(stream=True, store=False),
     "write to a conversation on a socket": write_on_socket(),
+    "write to a conversation in the background": write_over_http(background=True),
+    "read a background response": over_http("GET", "/v1/responses/{run}"),
+    "read its events": over_http("GET", "/v1/responses/{run}?stream=true"),
+    "read on its events": over_http("GET", "/v1/responses/{run}?stream=true&starting_after=1"),
+    "cancel it": over_http("POST", "/v1/responses/{run}/cancel"),
+    "cancel one that is none": over_http("POST", "/v1/responses/{response}/cancel"),
+    "continue in the background": create_over_http(by_item=False, background=True),
+    "refer in the background": create_over_http(by_item=True, **IN_THE_BACKGROUND),
+    "delete a background response": over_http("DELETE", "/v1/responses/{run}"),
     "delete an item": over_http("DELETE", "/v1/conversations/{conversation}/items/{part}"),
     "delete a conversation": over_http("DELETE", "/v1/conversations/{conversation}"),
 }
@@ -223,6 +238,8 @@ def site(
         # Nothing else shall ask or write meanwhile.
         "storage.verify_after_seconds": "1h",
         "upstream.health_interval_seconds": "1h",
+        "background.heartbeat_seconds": "1m",
+        "storage.lease_seconds": "1h",
     }
     config = load_config(None, {}, [f"{key}={value}" for key, value in settings.items()]).config
     with ExitStack() as running:
