@@ -74,7 +74,10 @@ class Rounds:
             # The same order in every response, whichever tools were known already: engines cache what begins alike.
             offered.sort(key=lambda tool: tool.label)
             offers = self._plan.request.toolset.complete(offered)
-            self._turn.host(offered, self._plan.request.fields.max_tool_calls)
+            # What `tool_choice` rules out is not run, whatever a model calls.
+            may = offers.later.names
+            most = 0 if offers.later.choice == "none" else self._plan.request.fields.max_tool_calls
+            self._turn.host([tool for tool in offered if tool.function["name"] in may], most)
             await self._run_approved(kit, [call for call in kit.decided if call.approved])
             await self._converse(kit, offers, stream=stream)
         finally:

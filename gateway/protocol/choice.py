@@ -47,6 +47,11 @@ class Offer(Struct, frozen=True):
     tools: list[dict[str, Any]]
     choice: Any
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the tools."""
+        return frozenset(tool["name"] for tool in self.tools)
+
     def without_calls(self) -> "Offer":
         """Return the same tools, none of which may be called."""
         return Offer(self.tools, "none" if self.tools else None)

@@ -283,6 +283,19 @@ async def test_a_call_is_required_of_the_first_round_only(choice, first):
     assert response["tool_choice"] == choice
 
 
+@both_ways
+@pytest.mark.checklist(605)
+async def test_what_the_choice_rules_out_is_not_run(way):
+    """A model may call what it was not offered, from its history for example."""
+    tools = ScriptedTools(known=[LOOK, tool("see")])
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s", "name": "see"}]}
+    response = await play(way, Bench(tools=tools), calls(CALL), tools=[MCP], tool_choice=allowed)
+    assert [(item["type"], item["name"]) for item in response["output"]] == [("function_call", "mcp__s__look")]
+    response = await play(way, Bench(tools=tools), calls(CALL), says("x"), tools=[MCP], tool_choice="none")
+    assert [item["type"] for item in response["output"]] == ["message"]
+    assert tools.calls == []
+
+
 @pytest.mark.checklist(605)
 async def test_allowed_tools_stay_the_only_ones():
     bench = Bench(tools=ScriptedTools(known=[LOOK, tool("see")]))
