@@ -49,6 +49,7 @@ class Review:
         self._check_routing()
         self._check_limits()
         self._check_websocket()
+        self._check_search()
         for message, *paths in (*review_web_search(self._config.web_search), *review_servers(self._config.mcp)):
             self._problem(message, *paths)
 
@@ -242,6 +243,14 @@ class Review:
                     f"{' and '.join(names)} answer for {what}; say in models which upstream serves what",
                     *(("upstreams", name) for name in reversed(names)),
                 )
+
+    def _check_search(self) -> None:
+        if self._config.web_search.provider == "off":
+            self._warning(
+                "never takes effect, because web_search.provider is off; name one of searxng, brave, tavily",
+                ("web_search", "url"),
+                ("web_search", "api_key"),
+            )
 
     def _check_limits(self) -> None:
         limits = self._config.responses

@@ -21,11 +21,11 @@ OWN_HEADERS: Final = frozenset({"accept", "last-event-id", "mcp-protocol-version
 _ONLY_URL: Final = ("authorization", "authorization_file", "headers", "header_files", "ca_file")
 _ONLY_COMMAND: Final = ("args", "env", "env_pass", "cwd")
 
-Problem = tuple[str, KeyPath]
+Problem = tuple[str, *tuple[KeyPath, ...]]
 
 
 def review_servers(config: McpConfig) -> Iterator[Problem]:
-    """Yield each problem with the key that has it."""
+    """Yield each problem with the keys involved, first the one that has it."""
     for label, server in config.servers.items():
         path = ("mcp", "servers", label)
         if not LABEL.fullmatch(label):
@@ -52,7 +52,7 @@ def read_headers(server: McpServerConfig) -> dict[str, str]:
 
 def _review(path: KeyPath, server: McpServerConfig) -> Iterator[Problem]:
     if (server.url is None) == (server.command is None):
-        yield "needs a url or a command, and not both", path
+        yield "needs a url or a command, and not both", path, (*path, "url"), (*path, "command")
         return
     unused, kind = (_ONLY_URL, "url") if server.url is None else (_ONLY_COMMAND, "command")
     for name in unused:

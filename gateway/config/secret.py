@@ -6,12 +6,18 @@ from typing import Any, Final
 REDACTED: Final = "***"
 
 _USERINFO = re.compile(r"^([A-Za-z][\w+.-]*://)([^:/@]*):.*@", re.DOTALL)
+# What a server is asked for over HTTP may be a key under any name.
+_HTTP_QUERY = re.compile(r"^(https?://[^?#]*[?#]).+", re.IGNORECASE | re.DOTALL)
 _QUERY_PASSWORD = re.compile(r"([?&](?:sslpassword|password|passfile)=)[^&]*", re.IGNORECASE)
 
 
 def redact_url(text: str) -> str:
-    """Return a URL without its passwords; userinfo reaches to the last `@`, so that odd passwords hide too."""
-    return _QUERY_PASSWORD.sub(rf"\1{REDACTED}", _USERINFO.sub(rf"\1\2:{REDACTED}@", text))
+    """Return a URL without its passwords, one of HTTP without its query.
+
+    Userinfo reaches to the last `@`, so that odd passwords hide too.
+    """
+    text = _HTTP_QUERY.sub(rf"\1{REDACTED}", _USERINFO.sub(rf"\1\2:{REDACTED}@", text))
+    return _QUERY_PASSWORD.sub(rf"\1{REDACTED}", text)
 
 
 class Secret:

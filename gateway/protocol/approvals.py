@@ -85,7 +85,8 @@ def require_servers(decisions: Sequence[Decision], declared: Sequence[Mapping[st
         label = decision.request.get("server_label")
         if decision.approved and label not in labels:
             raise InvalidRequest(
-                f"The approved call is of the MCP server '{str(label)[:64]}', which is not among the tools.",
+                f"The approved call is of the MCP server '{str(label)[:64]}', which is not among the tools; "
+                "declare it again.",
                 code="missing_mcp_server",
                 param="tools",
             )

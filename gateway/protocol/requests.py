@@ -349,7 +349,11 @@ def _is_warm_up(fields: CreateFields) -> bool:
 def _refuse_unsupported(fields: CreateFields, unsupported: dict[str, str]) -> None:
     enabled = (fields.multi_agent or {}).get("enabled")
     if enabled is not None and enabled is not False:
-        raise InvalidRequest("'multi_agent' is not supported.", code="unsupported_parameter", param="multi_agent")
+        raise InvalidRequest(
+            "'multi_agent' is not supported. Send the request without it.",
+            code="unsupported_parameter",
+            param="multi_agent",
+        )
     for name, advice in unsupported.items():
         value = getattr(fields, name)
         if value is not None and value is not False and value != []:

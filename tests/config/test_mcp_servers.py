@@ -41,6 +41,14 @@ def test_a_server_that_cannot_work_is_refused(toml, keys, problem):
     assert not any("\u20ac" in line or "u:p" in line for line in found)
 
 
+def test_a_url_that_is_none_is_one_problem_and_its_query_is_not_shown(toml):
+    with pytest.raises(ConfigError) as raised:
+        load_config(toml('[mcp.servers.docs]\nurl = "https://h/mcp?apiKey=s3cret"\n'))
+    (found,) = raised.value.problems
+    assert found.path == "mcp.servers.docs.url"
+    assert "s3cret" not in str(raised.value)
+
+
 def test_labels_are_what_requests_can_write_and_variables_can_tell_apart(toml):
     found = problems(toml, '[mcp.servers."a b"]\nurl = "http://h"\n')
     assert found == ["mcp.servers.\"a b\": 'a b' cannot be a label; write up to 64 letters, digits, _ and -"]

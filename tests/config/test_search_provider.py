@@ -40,7 +40,6 @@ def test_a_provider_that_cannot_be_asked_is_a_problem(problems, text, path, mess
     "text",
     [
         "",
-        "web_search.url = 'http://localhost:8080'",
         "web_search = { provider = 'searxng', url = 'http://localhost:8080', allow_private_addresses = true }",
         "web_search = { provider = 'searxng', url = 'https://search.example', api_key = 'k' }",
         "web_search = { provider = 'tavily', api_key = 'k' }",
@@ -48,6 +47,12 @@ def test_a_provider_that_cannot_be_asked_is_a_problem(problems, text, path, mess
 )
 def test_one_that_can_is_none(load, text):
     assert load(text).warnings == ()
+
+
+@pytest.mark.parametrize("key", ["url = 'http://localhost:8080'", "api_key = 'k'"])
+def test_what_belongs_to_a_provider_is_nothing_without_one(load, key):
+    (warning,) = load(f"web_search.{key}").warnings
+    assert "web_search.provider is off" in warning.message
 
 
 @pytest.mark.checklist(302)

@@ -52,6 +52,7 @@ def test_a_url_hides_its_password_whatever_is_in_it(password):
         ("postgresql://:secret@host/db", "postgresql://:***@host/db"),
         ("postgresql://host/db?user=a&password=secret&x=1", "postgresql://host/db?user=a&password=***&x=1"),
         ("postgresql://host/db?sslpassword=secret", "postgresql://host/db?sslpassword=***"),
+        ("https://user:secret@host/mcp?key=secret", "https://user:***@host/mcp?***"),
     ],
 )
 def test_the_rest_of_a_url_is_shown(url, shown):

@@ -42,6 +42,7 @@ KNOWN_PROGRAMS = {
     "kubectl",
     "locust",
 }
+MCP_PAGE = ROOT / "docs/howto/mcp.md"
 ADDRESSES = ("http://127.0.0.1:9000", "http://127.0.0.1:9901")
 
 
@@ -89,11 +90,24 @@ class Running:
         return text.replace("RESPONSE_ID", self.response_id).replace("CONVERSATION_ID", self.conversation_id)
 
 
+def write_calc(folder: Path) -> Path:
+    """Write the MCP server that its page tells to try."""
+    file = folder / "calc.py"
+    file.write_text(next(fence.text for fence in find_fences("python", pages=[MCP_PAGE])))
+    return file
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("pages")
     admin_port = free_port()
-    settings = {"admin.enabled": "true", "admin.bind": f"127.0.0.1:{admin_port}"}
+    settings = {
+        "admin.enabled": "true",
+        "admin.bind": f"127.0.0.1:{admin_port}",
+        "mcp.servers.calc.command": sys.executable,
+        "mcp.servers.calc.args": json.dumps([str(write_calc(folder))]),
+        "mcp.servers.calc.require_approval": "never",
+    }
     with Simulator(folder) as simulator, Gateway(folder, simulator.url, settings) as gateway:
         yield Running(gateway, admin_port)
 
@@ -127,6 +141,14 @@ def test_curl_lines_are_answered(command: Command, running: Running) -> None:
     with urllib.request.urlopen(parse_curl(line), timeout=20) as answer:
         assert answer.status == 200
         assert answer.read()
+
+
+def test_the_mcp_server_of_the_page_adds(running: Running) -> None:
+    (command,) = find_commands("curl", pages=[MCP_PAGE])
+    with urllib.request.urlopen(parse_curl(running.fill_in(command.line)), timeout=20) as answer:
+        output = json.loads(answer.read())["output"]
+    assert [item["type"] for item in output] == ["mcp_list_tools", "mcp_call", "message"]
+    assert output[1]["output"] == "42"
 
 
 @pytest.mark.parametrize("fence", find_fences("toml", pages=[README, ROOT / "docs/howto/run-as-a-service.md"]), ids=str)

@@ -51,7 +51,7 @@ def test_the_extras_that_pages_name_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     texts = [page.read_text() for page in PAGES]
     named = {extra for text in texts for group in re.findall(r"'\.\[([\w,]+)\]'", text) for extra in group.split(",")}
-    assert named == {"postgres", "otlp"}
+    assert named == {"postgres", "otlp", "mcp"}
     assert named <= set(project["optional-dependencies"])
 
 

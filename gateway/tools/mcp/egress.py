@@ -34,9 +34,14 @@ class Egress(Struct, frozen=True, kw_only=True):
         """
         address = _read_address(host)
         if self.hosts and (address or host.lower().removesuffix(".")) not in self.hosts:
-            raise EgressRefused("names a host that this gateway does not call; its operator lists them")
+            raise EgressRefused(
+                "names a host that this gateway does not call; its operator lists them in mcp.allow_hosts"
+            )
         if address is not None and not self.private and not is_public(address):
-            raise EgressRefused("leads to a private or local address, which this gateway does not call")
+            raise EgressRefused(
+                "leads to a private or local address, which this gateway does not call; its operator can set "
+                "mcp.allow_private_addresses, or configure the server"
+            )
 
 
 UNBOUNDED: Final = Egress(private=True)
