@@ -49,6 +49,13 @@ Connect = Callable[[asyncio.Event], AbstractAsyncContextManager[Streams]]
 """Opens a transport, which sets the event if it ends by itself; raises ServerFault if it cannot be opened."""
 
 
+class _Every(frozenset[str]):
+    """All methods: what a server asks is answered before more of it is read, or any number would wait for answers."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 class Session:
     """A session; `start` it first.
 
@@ -195,7 +202,7 @@ class Session:
         try:
             async with asyncio.timeout(None) as limit, self._connect(self._stop) as streams:
                 self._streams = streams
-                dispatcher = JSONRPCDispatcher(streams.reader, streams.writer)
+                dispatcher = JSONRPCDispatcher(streams.reader, streams.writer, inline_methods=_Every())
                 async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as client:
                     agreed = await client.initialize()
                     self.protocol_version = str(agreed.protocol_version)

@@ -170,6 +170,42 @@ async def test_a_server_that_asks_for_input_gets_none(kit):
     assert (await kit.call("say")).output == "The tool returned nothing."
 
 
+@pytest.mark.parametrize("silent", [False, True], ids=["answered", "unanswered"])
+async def test_what_a_server_asks_is_answered_one_by_one(kit, silent):
+    """A stream has room for a hundred thousand questions."""
+    await kit.list()
+    asked, most, over = 300, 0, asyncio.Event()
+
+    async def take(message, writer):
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        await (over.wait() if silent else send(writer, 202, b""))
+
+    async def ask(message, writer):
+        await open_stream(writer)
+        for number in range(asked):
+            writer.write(event({"jsonrpc": "2.0", "id": f"q{number}", "method": "ping"}))
+        writer.write(event(result(message)))
+        await writer.drain()
+        await over.wait()
+
+    kit.raw.answers |= {"": take, "tools/call": ask}
+    call = asyncio.create_task(kit.call("say"))
+    if silent:
+        while not most:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # all of it has arrived
+        most = max(most, len(asyncio.all_tasks()))
+        call.cancel()
+        await asyncio.wait([call])
+    else:
+        assert (await call).output == "ok"
+    over.set()
+    # The last answer may still be on its way.
+    assert kit.raw.methods.count("") in ({1} if silent else {asked - 1, asked})
+    assert most < 30
+
+
 async def drips(message, writer):
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n")
     while True:
