@@ -6,7 +6,10 @@ and its use leads nowhere else.
 
 import asyncio
 import socket
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpcore2
@@ -23,11 +26,31 @@ class AddressRefused(httpcore2.ConnectError):
 async def look_up(host: str, port: int) -> list[str]:
     """Return the addresses of a host.
 
+    It is looked up in a thread of its own: a caller may name a host whose lookup takes half a minute, and the few
+    threads of the event loop are for others, such as connections to the inference server.
+
     Raises:
         httpcore2.ConnectError: it has none.
     """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[Any]] = loop.create_future()
+
+    def look() -> None:
+        try:
+            told = partial(settle, answer.set_result, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            told = partial(settle, answer.set_exception, error)
+        # Nobody may wait any more, and the loop may have ended.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(told)
+
+    def settle(tell: Callable[[Any], None], told: Any) -> None:
+        if not answer.done():
+            tell(told)
+
+    threading.Thread(target=look, name="look-up", daemon=True).start()
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await answer
     except (OSError, UnicodeError) as error:
         raise httpcore2.ConnectError("the name cannot be resolved") from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -1,4 +1,6 @@
 import asyncio
+import socket
+import threading
 
 import httpcore2
 import pytest
@@ -73,6 +75,26 @@ async def test_a_name_with_public_and_private_addresses_leads_to_the_public_ones
     with pytest.raises(httpcore2.ConnectError):
         await backend.connect_tcp("mixed.example", 443)
     assert tried == ["1.1.1.1"]
+
+
+async def test_names_that_take_long_hold_nobody_up(monkeypatch):
+    over = threading.Event()
+
+    def take_long(*_, **__):
+        over.wait()
+        return []
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", take_long)
+        waiting = [asyncio.create_task(addresses.look_up(f"slow{number}.example", 80)) for number in range(40)]
+        await asyncio.sleep(0)
+        # Whatever is done in the threads of the event loop still is.
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 5) == "done"
+        for task in waiting[:20]:
+            task.cancel()
+        over.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in found] == [asyncio.CancelledError] * 20 + [list] * 20
 
 
 async def test_a_name_without_an_address_is_told():
