@@ -99,12 +99,17 @@ def choose(offered: Sequence[Offered], choice: Any, *, pending: bool = False) ->
     if not wanted and not (pending and _family(kind) in (_MCP, _WEB_SEARCH)):
         if kind in CLIENT_TOOLS:
             raise _miss(f"names a tool of type '{kind}', which is not among the tools", "tool_choice")
-        raise _refuse(
-            f"requires a hosted tool of type '{str(kind)[:64]}', which this gateway cannot run", "tool_choice"
-        )
+        raise _refuse(_describe_hosted(choice), "tool_choice")
     if len(wanted) == 1:
         return _first(every, {"type": "function", "name": wanted[0].function["name"]}, every)
     return _first([tool.function for tool in wanted], "required", every)
+
+
+def _describe_hosted(choice: dict[str, Any]) -> str:
+    kind, label = choice.get("type"), choice.get("server_label")
+    if _family(kind) == _MCP:
+        return f"requires a tool of the MCP server '{str(label)[:64]}', of which none like that is offered"
+    return f"requires a hosted tool of type '{str(kind)[:64]}', which this gateway cannot run or the request lacks"
 
 
 def _find_name(offered: Sequence[Offered], choice: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What to say to those who got the base URL wrong by its `/v1`, the most common reason for an unknown path."""
+"""What to say about an unknown path: the base URL has a `/v1` too much or too little, or the path is the engine's."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ Components = Sequence[str | PathParameterDefinition]
 
 
 def find_hint(path: str, routes: Iterable[Components]) -> str:
-    """Return how the base URL must be mended if a route exists then, as the end of a message, else an empty text.
+    """Return what would make the path known, as the end of a message, or an empty text.
 
     Args:
         path: the path that no route has.
@@ -23,7 +23,15 @@ def find_hint(path: str, routes: Iterable[Components]) -> str:
         return f" The same path exists under {_BASE}: the base URL must end in {_BASE}."
     if path.startswith(_BASE + "/") and _exists(path.removeprefix(_BASE), known):
         return f" The same path exists without the leading {_BASE}: leave it out."
+    if path.startswith(_BASE + "/") and not _is_own(path, known):
+        return " If the inference server has it, the operator can list it in upstream.passthrough."
     return ""
+
+
+def _is_own(path: str, routes: Iterable[Components]) -> bool:
+    """Whether routes of the gateway begin like the path."""
+    beginning = [segment for segment in path.split("/") if segment][:2]
+    return len(beginning) < 2 or any(list(components[:2]) == beginning for components in routes)
 
 
 def _exists(path: str, routes: Iterable[Components]) -> bool:

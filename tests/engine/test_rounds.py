@@ -316,7 +316,7 @@ async def test_allowed_tools_stay_the_only_ones():
 async def test_a_choice_of_what_no_server_offers_is_refused(way):
     tools = ScriptedTools(servers=[ScriptedListing("s", listed())])
     bench = Bench(tools=tools)
-    with pytest.raises(InvalidRequest, match="hosted tool of type 'mcp'"):
+    with pytest.raises(InvalidRequest, match="a tool of the MCP server 's'"):
         await play(way, bench, tools=[MCP], tool_choice={"type": "mcp", "server_label": "s"})
     assert (bench.upstream.calls, tools.closed) == ([], 1)
 

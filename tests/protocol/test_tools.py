@@ -135,6 +135,13 @@ def test_allowed_tools_can_be_required():
         ([], "required", "tool_choice", "invalid_value", "no tool is offered"),
         ([F], "sometimes", "tool_choice", "invalid_value", "must be"),
         ([SEARCH], {"type": "web_search"}, "tool_choice", "invalid_value", "'web_search', which this gateway cannot"),
+        (
+            [F],
+            {"type": "mcp", "server_label": "docs"},
+            "tool_choice",
+            "invalid_value",
+            "the MCP server 'docs', of which",
+        ),
         ([F], {"type": "shell"}, "tool_choice", "invalid_value", "'shell', which is not among the tools"),
         ([F], {}, "tool_choice", "invalid_value", "'None'"),
         ([F], {"type": "function", "name": "h"}, "tool_choice.name", "invalid_value", "'h', which is not among"),

@@ -1,4 +1,4 @@
-"""Hints for those who got the base URL wrong."""
+"""Hints for those who got the base URL wrong, or want what only the inference server has."""
 
 import httpx
 import pytest
@@ -10,6 +10,7 @@ from gateway.transport.hints import find_hint
 
 ROUTES = [["v1", "responses"], ["health"]]
 UNDER = "The same path exists under /v1: the base URL must end in /v1."
+ENGINES = "If the inference server has it, the operator can list it in upstream.passthrough."
 ABOVE = "The same path exists without the leading /v1: leave it out."
 
 
@@ -26,8 +27,11 @@ ABOVE = "The same path exists without the leading /v1: leave it out."
         ("/v1/health", ABOVE),
         ("/v1/openapi.json", ABOVE),
         ("/responses/resp_1/nothing", ""),
-        ("/v1/chat/completions", ""),
+        ("/v1/chat/completions", ENGINES),
+        ("/v1/embeddings", ENGINES),
+        ("/v1/responses/resp_1/nothing", ""),
         ("/v1", ""),
+        ("/v1/", ""),
         ("/", ""),
         ("/v1responses", ""),
     ],
