@@ -311,6 +311,24 @@ def test_an_approval_that_does_not_fit_is_refused_by_name(gateway, upstream):
     assert (error["status"], error["error"]["code"]) == (400, "missing_approval_response")
 
 
+@pytest.mark.checklist(205)
+def test_forks_answer_for_themselves_and_a_conversation_once(gateways, upstream):
+    name = f"fork-{id(gateways)}"
+    model, first, request = ask_for_approval("json", gateways[0], upstream, name)
+    fields = {"tools": [{**DOCS, "require_approval": "always"}], "previous_response_id": first["id"]}
+    forks = [play("sse", gateway, model, [approval(request)], **fields)[0] for gateway in gateways]
+    assert [fork["output"][0]["output"] for fork in forks] == ["3", "3"]
+
+    with client(gateways[0].port) as caller:
+        fields = {"conversation": caller.call("POST", "/v1/conversations", b"{}").json["id"], "tools": fields["tools"]}
+    model = script(upstream, f"{name}-held", add())
+    request = play("json", gateways[0], model, **fields)[0]["output"][-1]
+    response, _ = play("websocket", gateways[1], model, [approval(request)], **fields)
+    assert response["output"][0]["output"] == "3"
+    again = create(gateways[0].port, {"model": model, "input": [approval(request)], **fields})
+    assert (again.status, again.error["code"]) == (400, "approval_already_given")
+
+
 # ---------------------------------------------------------------- servers that fail
 
 
