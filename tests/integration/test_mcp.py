@@ -305,6 +305,8 @@ def test_an_approval_that_does_not_fit_is_refused_by_name(gateway, upstream):
     done = create(gateway.port, body)
     assert [item["type"] for item in done.json["output"]] == ["mcp_call", "mcp_call", "message"]
     assert refusal(approval(request), parent=done.json) == (400, "approval_already_given", "input")
+    # From one response several ways lead on; each is a conversation of its own.
+    assert [item["type"] for item in create(gateway.port, body).json["output"]] == ["mcp_call", "mcp_call", "message"]
     with WebSocket(gateway.port) as socket:
         socket.create(model, [approval(request)], previous_response_id=first["id"], tools=tools)
         error = socket.next_event()
