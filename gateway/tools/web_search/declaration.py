@@ -36,7 +36,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
     def permits(self, url: str) -> bool:
         """Tell whether a result may be of this page."""
         try:
-            host = urlsplit(url).hostname or ""
+            host = (urlsplit(url).hostname or "").removesuffix(".")
         except ValueError:
             return False
         if self.allowed and not _is_within(host, self.allowed):

@@ -12,7 +12,8 @@ Depth = Literal["low", "medium", "high"]
 """How much of each page is wanted."""
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
-_URL = re.compile(r"https?://[^\s<>\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+# Browsers take a backslash for a slash, and so another host than is checked.
+_URL = re.compile(r"https?://[^\s<>\\\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONGEST_URL = 2048
 _LONGEST_TITLE = 300

@@ -178,7 +178,9 @@ def describe_function(declaration: Declaration, max_queries: int, name: str) -> 
 
 def read_lines(arguments: str) -> list[str]:
     """Return the queries of a call, each once, on one line and not too long."""
-    lines = (" ".join(query.split())[:_LONGEST_QUERY] for query in read_queries(arguments))
+    # Half a surrogate pair is nothing that could be sent.
+    texts = (query.encode("utf-8", "replace").decode() for query in read_queries(arguments))
+    lines = (" ".join(text.split())[:_LONGEST_QUERY] for text in texts)
     return list(dict.fromkeys(filter(None, lines)))
 
 

@@ -51,6 +51,7 @@ def test_domains_hold_their_subdomains():
     )
     permitted = ["https://yr.no/x", "https://www.YR.no:443"]
     refused = ["https://notyr.no", "https://yr.no.evil.example", "https://ads.yr.no", "https://x.ads.yr.no", "http://["]
+    refused += ["https://ads.yr.no./x"]
     assert [url for url in [*permitted, *refused] if declared.permits(url)] == permitted
 
 

@@ -71,6 +71,7 @@ def test_tavily_is_asked_and_read():
     [
         None, 3, [], {}, {"results": None, "web": None}, {"results": {}, "web": {"results": 3}}, {"web": []},
         {"results": [None, 3, {}, {"url": 3}, {"url": "ftp://x.example"}, {"url": "https://x.example/a b"}]},
+        {"results": [{"url": "https://x.example\\@yr.no/"}]},
         {"web": {"results": [{"url": "javascript:alert(1)"}, {"url": "https://" + "x" * 3000}]}},
     ],
 )  # fmt: skip

@@ -62,6 +62,7 @@ def test_a_name_that_is_taken_is_left_to_the_client(search):
         ('{"queries": {"a": 1}}', []),
         ('{"queries": [[[]]]}', []),
         ("", []),
+        ('{"queries": ["r\\ud800ain", "sun"]}', ["r?ain", "sun"]),
     ],
 )
 def test_queries_are_read(arguments, queries):
