@@ -13,6 +13,7 @@ from gateway.ports import Upstream
 from gateway.protocol.errors import RequestTooLarge
 from gateway.telemetry.histogram import Histogram
 from gateway.telemetry.loads import Level
+from gateway.telemetry.merge import merge
 from gateway.telemetry.metrics import Metrics, read_values
 from gateway.telemetry.principals import LARGEST, PrincipalTokens
 from gateway.telemetry.status import (
@@ -28,9 +29,9 @@ from gateway.telemetry.status import (
     Status,
     StorageStatus,
     Tokens,
+    ToolUse,
     UpstreamStatus,
     Use,
-    merge,
 )
 
 _DETAIL_CHARACTERS = 300
@@ -64,6 +65,11 @@ async def take_status(parts: Parts, config: GatewayConfig, *, started: float, dr
             running=_tell_use(metrics.background_load.running, config.background.max_running),
             queued=_tell_use(metrics.background_load.queued, config.background.max_queued),
             readers=_tell_use(metrics.background_readers),
+        ),
+        tools=ToolUse(
+            running=_tell_use(metrics.tool_load.running, config.tools.max_concurrent_materializations),
+            waiting=_tell_use(metrics.tool_load.waiting),
+            mcp_sessions=_tell_use(metrics.mcp_sessions),
         ),
         limits=tuple(_tell_limits(metrics, config)),
         rejections=tuple(

@@ -10,9 +10,10 @@ from gateway.config.schema import ServerConfig
 from gateway.protocol.errors import Unavailable
 from gateway.server.messages import Topic
 from gateway.server.supervisor import Supervisor
+from gateway.telemetry.merge import merge
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.sharing import SharedMetrics
-from gateway.telemetry.status import Status, merge
+from gateway.telemetry.status import Status
 from gateway.transport.health import Check, Report
 
 _PARENT = "parent"

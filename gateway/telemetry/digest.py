@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gateway.telemetry.distribution import Distribution
 from gateway.telemetry.quantities import NOTHING, show_bytes, show_count, show_seconds, show_share
-from gateway.telemetry.status import BackgroundUse, Clients, Lanes, Status, StorageStatus, UpstreamStatus, Use
+from gateway.telemetry.status import BackgroundUse, Clients, Lanes, Status, StorageStatus, ToolUse, UpstreamStatus, Use
 
 ALMOST_FULL: Final = 0.9
 """Which share of a limit in use is worth a warning."""
@@ -54,6 +54,15 @@ def list_background(background: BackgroundUse) -> tuple[UseRow, ...]:
     )
 
 
+def list_tools(tools: ToolUse) -> tuple[UseRow, ...]:
+    """Return what the gateway's own tools do."""
+    return (
+        UseRow("calls and listings running", tools.running, show_count),
+        UseRow("calls and listings waiting", tools.waiting, show_count),
+        UseRow("MCP sessions", tools.mcp_sessions, show_count),
+    )
+
+
 def list_writes(storage: StorageStatus) -> tuple[UseRow, ...]:
     """Return what waits to be stored."""
     return (
@@ -71,7 +80,8 @@ def group_uses(status: Status) -> Iterator[tuple[str, tuple[UseRow, ...]]]:
     """Return every level of a status, in groups with a name each."""
     yield "Clients", list_clients(status.clients)
     yield "WebSockets", list_lanes(status.lanes)
-    yield "background", list_background(status.background)
+    yield "Background", list_background(status.background)
+    yield "Tools", list_tools(status.tools)
     yield "Storage", list_writes(status.storage)
     for server in status.upstreams:
         yield f"Inference server {server.name}", list_calls(server)

@@ -16,6 +16,7 @@ from gateway.telemetry.digest import (
     list_clients,
     list_lanes,
     list_latencies,
+    list_tools,
     list_writes,
     show_distribution,
 )
@@ -106,6 +107,7 @@ def render_status(status: Status, *, refresh: int) -> str:
             _card("Clients", _levels(list_clients(status.clients))),
             _card("WebSockets", _levels(list_lanes(status.lanes))),
             _card("Background", _levels(list_background(status.background))),
+            _card("Tools", _levels(list_tools(status.tools))),
             _outcomes(status.responses),
             _rejections(status.rejections),
             "</div>",

@@ -124,6 +124,8 @@ def test_watching_goes_on_without_an_answer_until_it_is_stopped(listener, monkey
             raise KeyboardInterrupt
 
     monkeypatch.setenv("FORCE_COLOR", "1")
+    # What does not fit on the screen is not drawn.
+    monkeypatch.setenv("LINES", "60")
     monkeypatch.setattr(time, "sleep", wait)
     result = run("--url", listener.url, "--watch", "--interval", "7")
     assert (result.exit_code, waits) == (0, [7, 7])

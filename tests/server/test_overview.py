@@ -6,9 +6,9 @@ from telemetry.status_samples import make_status
 from gateway.config.schema import ServerConfig
 from gateway.protocol.errors import Unavailable
 from gateway.server.overview import Overview
+from gateway.telemetry.merge import merge
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.sharing import SharedMetrics, share_metrics
-from gateway.telemetry.status import merge
 from gateway.transport.health import Check, Report
 
 FINE = Report(ready=True, checks=(Check("storage", healthy=True, detail="fine"),))

@@ -22,6 +22,7 @@ from gateway.telemetry.status import (
     Status,
     StorageStatus,
     Tokens,
+    ToolUse,
     UpstreamStatus,
     Use,
 )
@@ -128,6 +129,7 @@ def make_status(**fields):
             connections=use, responses=use, delivery_batches=Use(now=0, high=9), delivery_bytes=Use(now=0, high=90_000)
         ),
         background=BackgroundUse(running=use, queued=Use(now=1, high=2, limit=256), readers=Use(now=1, high=2)),
+        tools=ToolUse(running=use, waiting=Use(now=0, high=1), mcp_sessions=Use(now=1, high=2)),
         lanes=Lanes(
             connections=use,
             running=Use(now=2, high=8),

@@ -30,6 +30,7 @@ def test_every_level_is_shown_beside_its_high_water_mark():
         "client_connections": metrics.client_connections,
         "delivery_queue_batches": delivery.batches,
         "delivery_queue_bytes": delivery.bytes,
+        "mcp_sessions": metrics.mcp_sessions,
         "storage_queue_bytes": storage.bytes,
         "storage_queue_entries": storage.entries,
         "tool_work_running": metrics.tool_load.running,

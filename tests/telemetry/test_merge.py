@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from telemetry.status_samples import ERRORS, STATUSES
 
 from gateway.telemetry.distribution import add_up
-from gateway.telemetry.status import BREAKERS, LAST_ERRORS, Status, merge, select_newest
+from gateway.telemetry.merge import merge, select_newest
+from gateway.telemetry.status import BREAKERS, LAST_ERRORS, Status
 
 SEVERAL = st.lists(STATUSES, min_size=1, max_size=3)
 # A document has a hundred parts to draw.
