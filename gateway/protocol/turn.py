@@ -159,9 +159,14 @@ class Turn:
             raise UpstreamError("The upstream answered JSON that is not a response.", code="upstream_invalid_body")
         if body.get("status", "completed") in ("queued", "in_progress"):
             raise UpstreamError("The upstream answered a response that is not finished.", code="upstream_invalid_body")
+        known: set[Any] = set()
         for index, item in enumerate(body["output"]):
             if isinstance(item, dict):
-                self._take(round_, up.ItemDone(item=item, output_index=index))
+                # Each is an item of its own; what came before goes by its place where an id is repeated.
+                item_id = up.text_of(item.get("id"))
+                own = {**item, "id": None} if item_id in known else item
+                known.add(item_id)
+                self._take(round_, up.ItemDone(item=own, output_index=index))
         self._take(round_, up.Completed(response=up.read_snapshot(body)))
         return self._hand_over()
 

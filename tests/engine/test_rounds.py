@@ -163,10 +163,11 @@ async def test_calls_of_a_round_run_at_once_and_are_told_in_their_order():
 
 @both_ways
 @pytest.mark.checklist(609)
-async def test_calls_of_one_call_id_are_two_calls(way):
+@pytest.mark.parametrize("own", [{}, {"id": CALL["id"]}], ids=["", "of one item id"])
+async def test_calls_of_one_call_id_are_two_calls(way, own):
     tools = ScriptedTools(known=[LOOK])
     bench = Bench(tools=tools)
-    response = await play(way, bench, calls(CALL, {**OTHER, "call_id": "call_1"}), says("x"), tools=[MCP])
+    response = await play(way, bench, calls(CALL, {**OTHER, "call_id": "call_1", **own}), says("x"), tools=[MCP])
     assert [item["output"] for item in response["output"][:2]] == ['{"a": "x"}', '{"a": "y"}']
     told = [item["call_id"] for item in bench.upstream.bodies[1]["input"][1:]]
     assert told == [response["output"][0]["id"]] * 2 + [response["output"][1]["id"]] * 2
