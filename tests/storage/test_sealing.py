@@ -52,7 +52,9 @@ def test_the_first_key_seals_and_all_open():
 
 
 @pytest.mark.parametrize(
-    "token", ["", "gAAAA", "\ud800", "ä" * 50, Fernet(Fernet.generate_key()).encrypt(b"x").decode()]
+    "token",
+    ["", "gAAAA", "\ud800", "ä" * 50, Fernet(Fernet.generate_key()).encrypt(b"x").decode()],
+    ids=["empty", "short", "surrogate", "letters", "another key"],
 )
 def test_what_is_not_ours_is_nothing(token):
     assert sealer(NEW).unseal("ada", "compaction", token) is None
