@@ -14,7 +14,8 @@ PYTHONS := /usr/bin/python3.11 /usr/bin/python3.12 /usr/bin/python3.13 \
 USABLE  := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 # Many tests wait for clocks and sockets, so two processes pay off on any machine; more want more databases.
-JOBS    ?= 2
+# One more than the smallest machine has cores: many tests wait for a clock or a process.
+JOBS    ?= 3
 
 # Measures every process of a run, those that tests start included: the variables reach them by inheritance.
 COVERED := COVERAGE_FILE=$(CURDIR)/.coverage COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml
@@ -70,7 +71,7 @@ demo: $(STAMP) ## See the gateway at work, with a simulated inference server; DE
 
 test: $(STAMP) ## Run the tests that need nothing beyond Python, make and git, with coverage
 	@$(BIN)/coverage erase
-	@$(COVERED) $(PYTEST) -q -n $(JOBS) -m "not full"
+	@$(COVERED) $(PYTEST) -q -n $(JOBS) --dist worksteal -m "not full"
 	@$(BIN)/coverage combine --quiet
 	$(call require_coverage,gateway,90)
 	$(call require_coverage,gateway/protocol,100)
@@ -86,7 +87,7 @@ check: $(STAMP) ## Check form, style, types and the floors
 	$(BIN)/lint-imports
 
 conformance: $(STAMP) ## Replay the cases and captures, cut streams after every byte, and try all that the API describes
-	@EVERY_CUT=1 $(PYTEST) -q -n $(JOBS) tests/conformance
+	@EVERY_CUT=1 $(PYTEST) -q -n $(JOBS) --dist worksteal tests/conformance
 
 load: $(LOAD) ## Put a gateway under load and report it; TARGET=URL names one that runs, USERS and DURATION how much
 	@PYTHONPATH=tests $(BIN)/python loadtests/load.py run $(ARGS)
