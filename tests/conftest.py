@@ -2,8 +2,11 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from property.profiles import load_profile
 
 from tests.postgres import PostgresServer
+
+load_profile()
 
 _LEVELLED = ("", "gateway.audit", "uvicorn", "uvicorn.error", "alembic")
 

@@ -1,9 +1,6 @@
 import asyncio
 
 import pytest
-from property.profiles import load_profile
-
-load_profile()
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ from sys import getsizeof
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from property.profiles import load_profile
 
 from gateway.ports import Deletion
 from gateway.protocol.errors import InvalidRequest, ResponseNotFound
@@ -20,8 +19,6 @@ from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.store import SqlStore
 from gateway.telemetry.metrics import Metrics
 from tests.storage.samples import make_item, make_response
-
-load_profile()
 
 PERIOD = 5.0
 MAX_BYTES = 12_000

@@ -1,3 +1,0 @@
-from property.profiles import load_profile
-
-load_profile()
