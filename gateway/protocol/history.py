@@ -56,12 +56,22 @@ def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any
 
 
 def drop_orphaned_outputs(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items without outputs that answer no call before them: engines refuse these."""
+    """Return the items without outputs that answer no call before them, and approvals of what nobody asked for.
+
+    Engines refuse such outputs, and what somebody took out of a conversation, or put in, is to spoil no later turn.
+    """
     pending: dict[str, str] = {}
+    asked: set[str] = set()
     kept = []
     for item in history:
         kind, call_id = item.get("type"), str(item.get("call_id"))
-        if kind in CLIENT_CALLS:
+        if kind == "mcp_approval_request":
+            asked.add(str(item.get("id")))
+        elif kind == "mcp_approval_response":
+            if (request_id := str(item.get("approval_request_id"))) not in asked:
+                continue
+            asked.remove(request_id)
+        elif kind in CLIENT_CALLS:
             pending[call_id] = str(kind)
         elif kind in CLIENT_OUTPUTS and not (kind in _SEARCHES and not item.get("call_id")):
             waiting = pending.get(call_id)

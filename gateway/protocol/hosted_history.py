@@ -19,6 +19,7 @@ Item = dict[str, Any]
 
 _TYPES = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "web_search_call"})
 _CUT_SHORT = ("in_progress", "incomplete")
+_CALL = "function_call"
 _WEB_SEARCH = "web_search"
 _NO_OUTPUT = "The tool call has no output."
 _NO_SOURCES = "The results of this search are no longer at hand; the answer that followed was made from them."
@@ -68,9 +69,9 @@ def recall_hosted(items: list[Item]) -> list[Item]:
 
 
 def recall_call(out: list[Item], item: Mapping[str, Any], output: str, name: str | None = None) -> None:
-    """Add an `mcp_call` and its output; one that was approved was told of by the request for it."""
+    """Add an `mcp_call` and its output; one that was approved was told of by the request for it, if that is there."""
     call_id = item.get("approval_request_id") or item.get("id")
-    if not item.get("approval_request_id"):
+    if not item.get("approval_request_id") or _find_call(out, call_id) is None:
         out.append(_build_call(item, call_id, name))
     recall_output(out, call_id, output)
 
@@ -97,11 +98,14 @@ def recall_search(out: list[Item], item: Mapping[str, Any], output: str | None, 
 def recall_output(out: list[Item], call_id: Any, output: str) -> None:
     """Put an output right behind the call it belongs to, or at the end."""
     told = {"type": "function_call_output", "call_id": call_id, "output": output}
-    for index in range(len(out) - 1, -1, -1):
-        if out[index].get("call_id") == call_id and out[index].get("type") == "function_call":
-            out.insert(index + 1, told)
-            return
-    out.append(told)
+    index = _find_call(out, call_id)
+    out.insert(len(out) if index is None else index + 1, told)
+
+
+def _find_call(out: list[Item], call_id: Any) -> int | None:
+    """Return where the newest call of that id is."""
+    places = range(len(out) - 1, -1, -1)
+    return next((at for at in places if out[at].get("call_id") == call_id and out[at].get("type") == _CALL), None)
 
 
 def tell_refusal(reason: Any) -> str:

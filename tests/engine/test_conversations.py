@@ -173,6 +173,13 @@ async def test_calls_are_answered_or_taken_out_by_hand(site):
     assert site.sent == ["find", "well?", "fine", "again?"]
 
 
+async def test_an_approval_of_what_was_taken_out_spoils_nothing(site):
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_gone", "approve": True}
+    await site.conversations.add("local", site.id, {"items": [answer, QUESTION]})
+    assert (await site.answer(whole(says("fine")), input="go on"))["status"] == "completed"
+    assert site.sent == ["?", "go on"]
+
+
 async def test_an_item_is_there_once(site):
     await site.answer(whole(says("a")), input=[{"role": "user", "content": "q", "id": "mine"}])
     for given in (

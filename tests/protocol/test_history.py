@@ -117,3 +117,12 @@ def test_outputs_without_their_call_are_not_shown():
     history = [output, message, call, other, output, output, search, call]
     assert drop_orphaned_outputs(history) == [message, call, output, search, call]
     assert drop_orphaned_outputs([]) == []
+
+
+def test_approvals_of_what_is_not_there_are_not_shown():
+    asked, answer = (
+        typed("mcp_approval_request", None) | {"id": "a"},
+        {"type": "mcp_approval_response", "approve": True},
+    )
+    first, other = {**answer, "approval_request_id": "a"}, {**answer, "approval_request_id": "b"}
+    assert drop_orphaned_outputs([first, asked, first, first, other, USER]) == [asked, first, USER]

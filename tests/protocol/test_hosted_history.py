@@ -96,6 +96,12 @@ def test_an_approved_call_is_told_once_and_its_output_beside_it():
     ]  # fmt: skip
 
 
+def test_an_approved_call_whose_request_is_gone_is_told_whole():
+    call, output = recall_hosted([{**CALL, "approval_request_id": "mcpr_1"}])
+    assert (call["type"], output["type"]) == ("function_call", "function_call_output")
+    assert call["call_id"] == output["call_id"] == "mcpr_1"
+
+
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
