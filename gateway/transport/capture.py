@@ -28,6 +28,9 @@ _HIDDEN_MEMBERS: Final = (
     r"|(?:client[_-]?)?secret|password"
 )
 _REDACTIONS: Final = (
+    # What MCP servers are given: any header, and whatever stands in a URL behind the host.
+    (re.compile(r'(?i)("headers"\s*:\s*)\{(?:"(?:[^"\\]|\\.)*+"?|[^{}"])*+\}?'), r'\1"[redacted]"'),
+    (re.compile(r'(?i)("server_url"\s*:\s*"(?:https?:(?:\\?/){2}[^/"?#\\@]*[/?#\\])?)[^"]*'), r"\1[redacted]"),
     # A member of JSON, and one of JSON within a string, where quotes are escaped; the end may have been cut off.
     (re.compile(rf'(?i)(\\"(?:{_HIDDEN_MEMBERS})\\"\s*:\s*\\")(?:(?!\\").)*'), r"\1[redacted]"),
     (re.compile(rf'(?i)("(?:{_HIDDEN_MEMBERS})"\s*:\s*")(?:[^"\\]|\\.)*'), r"\1[redacted]"),

@@ -47,7 +47,7 @@ class McpServerConfig(Section, frozen=True, kw_only=True):
             "process for all callers, started when it is first needed. Counts in each process."
         ),
     ] = None
-    args: Annotated[tuple[str, ...], doc("Arguments of command.")] = ()
+    args: Annotated[tuple[str, ...], doc("Arguments of command; they are shown, so secrets belong into env.")] = ()
     env: Annotated[Mapping[str, SecretText], doc("Variables set for command; their values are never shown.")] = {}
     env_pass: Annotated[
         Names, doc("Variables of the gateway that command gets besides PATH, HOME, LANG and TMPDIR.")
