@@ -8,11 +8,12 @@ from gateway.engine.delivery import Channel
 from gateway.engine.wakes import Wakes, rest
 from gateway.ports import BackgroundRuns, RunState
 from gateway.protocol import recorded
-from gateway.protocol.errors import InvalidRequest, NotFound
+from gateway.protocol.errors import InvalidRequest, NotFound, RateLimitExceeded
 from gateway.telemetry.metrics import Metrics
 
 # Batches read at once, and so the most of a reader's memory: so often [background] flush_bytes, or an event.
 _BATCHES = 4
+_BUSY_RETRY_SECONDS = 1.0
 
 
 class Replay:
@@ -33,11 +34,27 @@ class Replay:
         self._settings = settings
         self._readers = metrics.background_readers
 
+    def admit(self) -> None:
+        """Return if there may be one reader more.
+
+        Raises:
+            RateLimitExceeded: there are `[background] max_readers`.
+        """
+        most = self._settings().max_readers
+        if self._readers.now >= most:
+            raise RateLimitExceeded(
+                f"{most} clients read events of background responses already ([background] max_readers); get the "
+                "response without 'stream', or send the request again later.",
+                bound="background.max_readers",
+                retry_after=_BUSY_RETRY_SECONDS,
+            )
+
     async def check(self, principal: str, response_id: str) -> bool:
         """Tell whether the principal has a background response of that id whose events can be read.
 
         Raises:
             InvalidRequest: it was made without events.
+            RateLimitExceeded: as `admit`.
             NotFound: its events have been removed.
             StorageUnavailable: the database does not answer.
         """
@@ -53,6 +70,7 @@ class Replay:
                 code="response_events_not_found",
                 param="stream",
             )
+        self.admit()
         return True
 
     async def follow(self, principal: str, response_id: str, after: int, channel: Channel) -> None:

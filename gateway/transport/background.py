@@ -8,8 +8,10 @@ from litestar.di import NamedDependency
 from litestar.enums import ScopeType
 from litestar.params import FromPath, SkipValidation
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from msgspec import structs
 
 from gateway.config.schema import GatewayConfig
+from gateway.config.units import KIB
 from gateway.engine.background import Background
 from gateway.ports import Identity
 from gateway.protocol.errors import GatewayError, InvalidRequest
@@ -24,6 +26,7 @@ FROM_THE_START = -1
 """The number behind which all events are."""
 
 _LONGEST_NUMBER = 18
+_READ_AHEAD = 256 * KIB
 
 
 class EventReader:
@@ -37,12 +40,14 @@ class EventReader:
 
     def __init__(self, background: Background, config: GatewayConfig, metrics: Metrics) -> None:
         self._replay = background.replay
-        self._server = config.server
         self._metrics = metrics
+        self.reconfigure(config)
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """Use other bounds for every stream that begins from now on."""
-        self._server = config.server
+        # What a reader does not take stays in the database, so that little of it has to wait here.
+        bytes_ahead = min(config.server.delivery_max_bytes, _READ_AHEAD)
+        self._server = structs.replace(config.server, delivery_max_bytes=bytes_ahead)
 
     async def check(self, principal: str, response_id: str) -> bool:
         """Tell whether the events of a response can be read; as `Replay.check`."""

@@ -88,6 +88,8 @@ class ResponsesEndpoint:
             )
             if not waits:
                 self._background.check()
+                if request.stream:
+                    self._background.replay.admit()
             plan = await self._engine.prepare(caller, request, route)
             response_id_var.set(plan.response_id)
             headers = _extra_headers(plan, place)

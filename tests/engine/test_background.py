@@ -238,6 +238,21 @@ class Reader(Listener):
             super()._take(batch)
 
 
+async def test_only_so_many_read(stage):
+    first, _ = held()
+    one = stage(first, max_readers=2)
+    queued = await one.submit(stream=True)
+    reading = [asyncio.create_task(one.follow(queued["id"])) for _ in range(2)]
+    while one.bench.metrics.background_readers.now < 2:
+        await asyncio.sleep(0)
+    with pytest.raises(RateLimitExceeded) as refused:
+        await one.background.replay.check("local", queued["id"])
+    assert refused.value.bound == "background.max_readers"
+    await one.background.cancel("local", queued["id"])
+    await asyncio.gather(*reading)
+    assert await one.background.replay.check("local", queued["id"])
+
+
 async def test_a_reader_of_a_deleted_response_comes_to_an_end(stage):
     first, _ = held()
     one = stage(first)

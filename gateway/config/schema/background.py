@@ -20,6 +20,15 @@ class BackgroundConfig(Section, frozen=True, kw_only=True):
         Count,
         doc("Background responses that wait; further ones are refused with 429.", live=True, per_process=True),
     ] = 256
+    max_readers: Annotated[
+        Count,
+        doc(
+            "Clients that read the events of background responses at once, those that asked for one included; further "
+            "ones are refused with 429.",
+            live=True,
+            per_process=True,
+        ),
+    ] = 512
     lifetime_seconds: Annotated[
         Duration,
         doc(
