@@ -127,7 +127,7 @@ def read(gateway: Any, response: Json) -> Json:
 
 
 def sent(upstream: Upstream, model: str) -> list[Json]:
-    return [request.body for request in upstream.requests if request.body["model"] == model]
+    return [request.body for request in upstream.requests if request.body.get("model") == model]
 
 
 def script(upstream: Upstream, name: str, *items: Json, text: str = "It is 3.") -> str:

@@ -32,6 +32,13 @@ QUIET = {"active_responses": 0.0, "mcp_sessions": 0.0, "calls": 0.0}
 
 
 @pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    """One of its own: what other tests hold open is not counted."""
+    with Upstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def raw() -> Iterator[RawServer]:
     """A server that takes its time for everything, and answers calls in one piece or as a stream."""
     server, ready = RawServer(), threading.Event()
