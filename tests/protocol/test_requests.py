@@ -456,3 +456,9 @@ def test_no_history_mends_a_choice_that_is_none(choice):
             f'{{"model":"m","input":"q","tool_choice":{choice},"previous_response_id":"resp_1"}}'.encode(),
             RequestPolicy(),
         )
+
+
+def test_a_background_response_is_stored():
+    with pytest.raises(InvalidRequest, match="store: true") as refused:
+        read_request(b'{"model": "m", "input": "hi", "background": true, "store": false}', RequestPolicy())
+    assert refused.value.param == "store"
