@@ -2,8 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 from gateway.config.schema import ToolsConfig
 from gateway.ports import HostedCall, HostedResult, Listed, Listing, Toolkit
@@ -43,8 +42,11 @@ class Gate:
         """Ask a server for its tools."""
         outcome = "cancelled"
         try:
-            async with self._place():
+            await self._enter()
+            try:
                 listed = await listing.fetch(headers)
+            finally:
+                self._leave()
             outcome = "failed" if listed.error is not None else "completed"
         except Exception:
             _logger.exception("a listing of tools failed unexpectedly")
@@ -60,9 +62,12 @@ class Gate:
         outcome = "cancelled"
         began = time.perf_counter()
         try:
-            async with self._place():
+            await self._enter()
+            try:
                 began = time.perf_counter()
                 result = await self._run(kit, call)
+            finally:
+                self._leave()
             outcome = "failed" if result.failed else "completed"
             return result
         finally:
@@ -93,8 +98,7 @@ class Gate:
             f"The tool's output of {result.size} bytes is above the limit of {config.max_output_bytes} bytes.",
         )
 
-    @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
+    async def _enter(self) -> None:
         load = self._metrics.tool_load
         if not self._permits.take_at_once():
             load.waiting.move(1)
@@ -103,8 +107,7 @@ class Gate:
             finally:
                 load.waiting.move(-1)
         load.running.move(1)
-        try:
-            yield
-        finally:
-            load.running.move(-1)
-            self._permits.give_back()
+
+    def _leave(self) -> None:
+        self._metrics.tool_load.running.move(-1)
+        self._permits.give_back()
