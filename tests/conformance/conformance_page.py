@@ -1,6 +1,7 @@
 """Write which tests exclude which faults: `python -m conformance.conformance_page` from the folder of the tests.
 
-A test says it itself, by the marker `checklist` with the numbers of the rows.
+A test says it itself, by the marker `checklist` with the numbers of the rows, or, for runs of several agents, by the
+marker `agents`.
 """
 
 import ast
@@ -8,9 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from conformance.agent_rows import AGENT_SECTIONS
+
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs/reference/conformance.md"
 MARKER = "checklist"
+AGENTS = "agents"
+_UNSHOWN = "**not shown yet**"
 
 _HEAD = """\
 <!-- Written by `python -m conformance.conformance_page` in `tests`; change that, or the markers of the tests. -->
@@ -22,6 +27,7 @@ and the tests that fail without it. Those in `integration` run against a process
 inference server behind it; where their file is named `websocket` the client speaks WebSocket on a raw socket.
 
 Rows up to 62 about rounds of tools are shown for tools of both kinds, those that the caller runs and the gateway's own.
+Runs of several agents, injecting, steering and recording have rows with numbers of their own, behind the others.
 """
 
 SECTIONS: dict[str, dict[int, str]] = {
@@ -203,11 +209,13 @@ class Found(NamedTuple):
         file: its file, from the folder of the tests.
         name: its function, behind its class if it is in one.
         rows: what it says it covers.
+        agents: the rows of runs of several agents that it covers.
     """
 
     file: str
     name: str
     rows: tuple[int, ...]
+    agents: tuple[int, ...] = ()
 
 
 def find_marked(source: str, file: str) -> Iterator[Found]:
@@ -220,8 +228,10 @@ def find_marked(source: str, file: str) -> Iterator[Found]:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
         for function in inner:
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and (rows := _rows_of(function)):
-                yield Found(file, prefix + function.name, rows)
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                rows, agents = _rows_of(function, MARKER), _rows_of(function, AGENTS)
+                if rows or agents:
+                    yield Found(file, prefix + function.name, rows, agents)
 
 
 def find_all() -> list[Found]:
@@ -230,33 +240,52 @@ def find_all() -> list[Found]:
     return [found for path in files for found in find_marked(path.read_text(), str(path.relative_to(TESTS)))]
 
 
+def find_unshown(found: list[Found]) -> list[int]:
+    """Return the rows of runs of several agents that no test shows yet."""
+    shown = {row for test in found for row in test.agents}
+    return [row for rows in AGENT_SECTIONS.values() for row in rows if row not in shown]
+
+
 def render(found: list[Found]) -> str:
     """Return the page."""
+    plain = [(test, test.rows) for test in found]
+    agents = [(test, test.agents) for test in found]
     lines = [_HEAD]
     for title, rows in SECTIONS.items():
-        lines += [f"## {title}", "", "| | What holds | Tests |", "|---|---|---|"]
-        lines += [f"| {row} | {words} | {_list_tests(found, row)} |" for row, words in rows.items()]
-        lines += [""]
+        lines += _render_section(title, rows, plain)
+    if unshown := find_unshown(found):
+        lines += [f"Of the rows that follow no test shows yet: {', '.join(map(str, unshown))}.", ""]
+    for title, rows in AGENT_SECTIONS.items():
+        lines += _render_section(title, rows, agents, missing=_UNSHOWN)
     return "\n".join(lines)
 
 
-def _rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, ...]:
+def _render_section(
+    title: str, rows: dict[int, str], marked: list[tuple[Found, tuple[int, ...]]], missing: str = ""
+) -> list[str]:
+    lines = [f"## {title}", "", "| | What holds | Tests |", "|---|---|---|"]
+    for row, words in rows.items():
+        tests = [test for test, covered in marked if row in covered]
+        lines.append(f"| {row} | {words} | {_list_tests(tests) or missing} |")
+    return [*lines, ""]
+
+
+def _rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef, marker: str) -> tuple[int, ...]:
     marks = [
         decorator
         for decorator in function.decorator_list
         if isinstance(decorator, ast.Call)
         and isinstance(decorator.func, ast.Attribute)
-        and decorator.func.attr == MARKER
+        and decorator.func.attr == marker
     ]
     return tuple(int(ast.literal_eval(argument)) for mark in marks for argument in mark.args)
 
 
-def _list_tests(found: list[Found], row: int) -> str:
-    """The tests of one row, each file named once and linked."""
+def _list_tests(found: list[Found]) -> str:
+    """The tests, each file named once and linked."""
     files: dict[str, list[str]] = {}
     for test in found:
-        if row in test.rows:
-            files.setdefault(test.file, []).append(f"`{test.name}`")
+        files.setdefault(test.file, []).append(f"`{test.name}`")
     return "<br>".join(f"[{file}](../../tests/{file}): {', '.join(names)}" for file, names in files.items())
 
 
