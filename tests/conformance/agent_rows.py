@@ -136,7 +136,7 @@ AGENT_SECTIONS: dict[str, dict[int, str]] = {
     },
     "Compacting trees": {
         111: "Without any setting an agent above the default threshold is compacted.",
-        112: "Above the threshold, not at it; wrong ones are refused; the last entry counts; agents are looked at one by one.",
+        112: "Above the threshold, not at it; a wrong one is refused, the last counts; each agent is looked at alone.",
         113: "Only the agent that is too long is compacted, or both at once.",
         114: "Calls without outputs stay as they are, behind the note.",
         115: "What arrives during a summary comes behind it, once, in order.",
