@@ -12,6 +12,7 @@ from gateway.engine.telling import Telling
 from gateway.ports import Sealer
 from gateway.protocol.compaction import COMPACTION, Window, build_window, estimate_tokens
 from gateway.protocol.errors import CompactionFailed, GatewayError, InvalidRequest, ResourceLimitExceeded
+from gateway.protocol.events import Event
 from gateway.protocol.requests import CreateRequest
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
@@ -83,7 +84,47 @@ class Compaction:
         request = plan.request
         if plan.window is None or not (request.threshold or request.compacts):
             return None
-        return Compactor(plan, plan.window, self, self._config, self._metrics)
+        return Compactor(plan, plan.window, self, self._config)
+
+    def take(self, plan: Plan, summary: Summary, window: Window | None) -> list[Event]:
+        """Take the note that a model has written, and return what tells of it.
+
+        Args:
+            plan: the response.
+            summary: the note.
+            window: what it is made of; None where its length does not matter.
+
+        Raises:
+            CompactionFailed: it says nothing, or takes no less room than what it is made of.
+            ResourceLimitExceeded: it is too long for the response.
+        """
+        count = self._metrics.compactions_total.labels
+        plan.turn.count(summary.usage)
+        check_summary(summary, window, count)
+        token = self.notes.write(plan.caller.principal, summary.text)
+        # The longest event repeats the note, with little beside it.
+        if len(token) + _AROUND + plan.caller.overhead > plan.settings.limits.max_stream_event_bytes:
+            count("too_large").inc()
+            raise plan.settings.limits.exceeded("max_stream_event_bytes")
+        try:
+            told = plan.turn.tell_compaction(token)
+        except ResourceLimitExceeded:
+            count("too_large").inc()
+            raise
+        count("compacted").inc()
+        return told
+
+
+def build_task(plan: Plan) -> Task:
+    """Return for whom and of what notes of a response are written."""
+    return Task(
+        principal=plan.caller.principal,
+        headers=plan.caller.headers,
+        request=plan.request,
+        route=plan.route,
+        max_answer_bytes=plan.settings.limits.max_upstream_json_bytes,
+        content_bytes=plan.settings.content_bytes,
+    )
 
 
 def nothing_to_compact() -> InvalidRequest:
@@ -103,17 +144,13 @@ class Compactor:
         window: its window before the first round, in the engine's form.
         compaction: writes and seals notes.
         config: bounds.
-        metrics: what is counted.
     """
 
-    def __init__(
-        self, plan: Plan, window: Window, compaction: Compaction, config: CompactionConfig, metrics: Metrics
-    ) -> None:
+    def __init__(self, plan: Plan, window: Window, compaction: Compaction, config: CompactionConfig) -> None:
         self._plan = plan
         self._window = window
         self._compaction = compaction
         self._config = config
-        self._metrics = metrics
         self._failures = 0
         self._taken = 0
         request = plan.request
@@ -160,31 +197,9 @@ class Compactor:
         await self._compact(telling, smaller=False)
 
     async def _compact(self, telling: Telling, *, smaller: bool) -> None:
-        plan, turn, count = self._plan, self._plan.turn, self._metrics.compactions_total.labels
-        summary = await self._compaction.summarizer.summarize(
-            Task(
-                principal=plan.caller.principal,
-                headers=plan.caller.headers,
-                request=plan.request,
-                route=plan.route,
-                max_answer_bytes=plan.settings.limits.max_upstream_json_bytes,
-                content_bytes=plan.settings.content_bytes,
-            ),
-            self._window,
-        )
-        turn.count(summary.usage)
-        check_summary(summary, self._window if smaller else None, count)
-        token = self._compaction.notes.write(plan.caller.principal, summary.text)
-        # The longest event repeats the note, with little beside it.
-        if len(token) + _AROUND + plan.caller.overhead > plan.settings.limits.max_stream_event_bytes:
-            count("too_large").inc()
-            raise plan.settings.limits.exceeded("max_stream_event_bytes")
-        try:
-            told = turn.tell_compaction(token)
-        except ResourceLimitExceeded:
-            count("too_large").inc()
-            raise
-        count("compacted").inc()
+        compaction, plan = self._compaction, self._plan
+        summary = await compaction.summarizer.summarize(build_task(plan), self._window)
+        told = compaction.take(plan, summary, self._window if smaller else None)
         self._window = self._window.compact(summary.text, self._config.keep_user_bytes)
         telling.keep(told)
         await telling.send()

@@ -13,6 +13,7 @@ from gateway.engine.spans import conclude_call, describe_call
 from gateway.engine.telling import Telling
 from gateway.ports import UpstreamCall, UpstreamExchange
 from gateway.protocol import codec
+from gateway.protocol.announcer import Round
 from gateway.protocol.choice import Offer
 from gateway.protocol.errors import GatewayError, UpstreamError
 from gateway.protocol.requests import build_upstream_body
@@ -50,19 +51,24 @@ class Inference:
         self._tracing = tracing
         self._longest_line = 0
 
-    async def ask(self, items: list[dict[str, Any]], offer: Offer, *, stream: bool) -> None:
+    async def ask(
+        self, items: list[dict[str, Any]], offer: Offer, *, stream: bool, round_: Round | None = None
+    ) -> None:
         """Make one call, and take all of its answer.
 
         Args:
             items: the input in the engine's form.
             offer: the tools.
             stream: whether the answer is to be events.
+            round_: what takes the answer, if it is not the round that is being told.
 
         Raises:
             GatewayError: the call, or its answer, failed.
         """
         plan = self._plan
-        route, round_ = plan.route, self._telling.round
+        route = plan.route
+        if round_ is None:
+            round_ = self._telling.round
         body = build_upstream_body(plan.request, items, offer, model=route.model, stream=stream)
         if route.salted:
             body["cache_salt"] = hashlib.sha256(plan.caller.principal.encode("utf-8", "surrogatepass")).hexdigest()
@@ -128,7 +134,7 @@ class Inference:
             self._coalescer.note()
             if progress.looks:
                 progress.note()
-            complete = self._ingest_blocks(decoder.feed(chunk) if chunk else _drop_torn(decoder.end()))
+            complete = self._ingest_blocks(decoder.feed(chunk) if chunk else drop_torn(decoder.end()))
             if not complete:
                 if outbox:
                     if telling.early is not None:
@@ -165,6 +171,10 @@ class Inference:
         return False
 
     async def _ingest_body(self, exchange: UpstreamExchange) -> None:
+        answer = await self._read_body(exchange)
+        self._telling.keep(self._turn.ingest_body(self._telling.round, answer))
+
+    async def _read_body(self, exchange: UpstreamExchange) -> Any:
         limit = sys.maxsize if exchange.is_translated else self._settings.limits.max_upstream_json_bytes
         body = bytearray()
         while chunk := await exchange.read():
@@ -175,7 +185,7 @@ class Inference:
         if len(body) > limit:
             raise self._settings.limits.exceeded("max_upstream_json_bytes")
         try:
-            answer = codec.decode(bytes(body))
+            return codec.decode(bytes(body))
         except codec.TooDeepError as error:
             raise UpstreamError(
                 f"The upstream answered 200 with a body {error}.", code="upstream_invalid_body"
@@ -184,10 +194,9 @@ class Inference:
             raise UpstreamError(
                 "The upstream answered 200 with a body that is not JSON.", code="upstream_invalid_body"
             ) from None
-        self._telling.keep(self._turn.ingest_body(self._telling.round, answer))
 
 
-def _drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:
+def drop_torn(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield the events that are JSON: a stream that stops inside one ended early, and what is left of it is none."""
     for block in blocks:
         try:
