@@ -5,13 +5,15 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from gateway.protocol import codec
+from gateway.protocol.items import AgentRef
 from gateway.protocol.response import Response
 
 
 class Event(Struct, tag_field="type", kw_only=True, gc=False):
-    """Base of all events; `sequence_number` counts from 0 within one response."""
+    """Base of all events; `sequence_number` counts from 0 within one response, `agent` is known in a tree of agents."""
 
     sequence_number: int = -1
+    agent: AgentRef | UnsetType = UNSET
 
 
 class ResponseEvent(Event, kw_only=True):
@@ -253,6 +255,52 @@ class AudioTranscriptDone(Event, tag="response.audio.transcript.done", kw_only=T
     pass
 
 
+# ---------------------------------------------------------------- controls of a running response
+class ControlError(Struct, kw_only=True):
+    """Why a control was refused; only steers name a type."""
+
+    type: str | UnsetType = UNSET
+    code: str
+    message: str
+
+
+class Steer(Struct, kw_only=True):
+    """A steer that was sent; one that was refused at once has no id, and every refused one carries its input."""
+
+    id: str | UnsetType = UNSET
+    previous_response_id: str
+    input: Any = UNSET
+
+
+class ControlEvent(Event, kw_only=True):
+    """What became of a control that a client sent over a WebSocket, numbered among the events of its response."""
+
+
+class InjectCreated(ControlEvent, tag="response.inject.created", kw_only=True):
+    response_id: str
+
+
+class InjectFailed(ControlEvent, tag="response.inject.failed", kw_only=True):
+    response_id: str
+    input: Any
+    error: ControlError
+
+
+class SteerAccepted(ControlEvent, tag="response.steer.accepted", kw_only=True):
+    steer: Steer
+
+
+class SteerPending(ControlEvent, tag="response.steer.pending", kw_only=True):
+    steer: Steer
+    reason: str = "waiting_for_required_input"
+    required_input: list[Any]
+
+
+class SteerFailed(ControlEvent, tag="response.steer.failed", kw_only=True):
+    steer: Steer
+    error: ControlError
+
+
 def tag_of(kind: type[Event]) -> str:
     """Return the `type` an event class has on the wire."""
     return str(kind.__struct_config__.tag)
@@ -268,8 +316,9 @@ def _collect(base: type[Event]) -> dict[str, type[Event]]:
     return found
 
 
-CATALOGUE: dict[str, type[Event]] = _collect(Event)
-NAMES: dict[type[Event], bytes] = {kind: name.encode() for name, kind in CATALOGUE.items()}
+CONTROLS: dict[str, type[Event]] = _collect(ControlEvent)
+CATALOGUE: dict[str, type[Event]] = {name: kind for name, kind in _collect(Event).items() if name not in CONTROLS}
+NAMES: dict[type[Event], bytes] = {kind: name.encode() for name, kind in [*CATALOGUE.items(), *CONTROLS.items()]}
 
 # Events of tools the upstream ran itself: they pass through with our ids, whatever else they carry.
 _HOSTED_PREFIXES = (

@@ -40,7 +40,11 @@ PREFIXES: dict[str, str] = {
     "mcp_list_tools": "mcpl",
     "mcp_approval_request": "mcpr",
     "compaction": "cmp",
+    "multi_agent_call": "mac",
+    "multi_agent_call_output": "maco",
+    "agent_message": "amsg",
     "conversation": "conv",
+    "steer": "steer",
     "call": "call",
     "request": "req",
 }

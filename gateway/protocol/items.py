@@ -11,6 +11,12 @@ from msgspec import UNSET, Struct, UnsetType, field
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
+class AgentRef(Struct, kw_only=True):
+    """The agent of a tree that an item or an event belongs to, by its path."""
+
+    agent_name: str
+
+
 class OutputText(Struct, tag="output_text", tag_field="type", kw_only=True):
     """Text of a message."""
 
@@ -45,6 +51,7 @@ class Message(Struct, tag="message", tag_field="type", kw_only=True):
     role: str = "assistant"
     content: list[OutputText | Refusal]
     phase: str | UnsetType = UNSET
+    agent: AgentRef | UnsetType = UNSET
 
 
 class Reasoning(Struct, tag="reasoning", tag_field="type", kw_only=True):
@@ -55,6 +62,7 @@ class Reasoning(Struct, tag="reasoning", tag_field="type", kw_only=True):
     summary: list[SummaryText]
     content: list[ReasoningText] | UnsetType = UNSET
     encrypted_content: str | UnsetType = UNSET
+    agent: AgentRef | UnsetType = UNSET
 
 
 class FunctionCall(Struct, tag="function_call", tag_field="type", kw_only=True):
@@ -66,6 +74,7 @@ class FunctionCall(Struct, tag="function_call", tag_field="type", kw_only=True):
     name: str
     arguments: str
     namespace: str | UnsetType = UNSET
+    agent: AgentRef | UnsetType = UNSET
 
 
 class CustomToolCall(Struct, tag="custom_tool_call", tag_field="type", kw_only=True):
@@ -77,6 +86,7 @@ class CustomToolCall(Struct, tag="custom_tool_call", tag_field="type", kw_only=T
     name: str
     input: str
     namespace: str | UnsetType = UNSET
+    agent: AgentRef | UnsetType = UNSET
 
 
 OutputItem = Message | Reasoning | FunctionCall | CustomToolCall | dict[str, Any]

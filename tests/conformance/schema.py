@@ -13,7 +13,7 @@ Fields = Mapping[str, str]
 TABLE = Path(__file__).with_name("events.json")
 STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
 # Items that are there whole or not at all.
-STATUSLESS = frozenset({"compaction"})
+STATUSLESS = frozenset({"compaction", "multi_agent_call", "multi_agent_call_output", "agent_message"})
 NUMBERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs")
 NEVER_NULL = (*NUMBERS, "text", "truncation", "service_tier", "metadata", "store", "background")
 PARTS: Mapping[str, Fields] = {
@@ -21,6 +21,8 @@ PARTS: Mapping[str, Fields] = {
     "refusal": {"refusal": "string"},
     "reasoning_text": {"text": "string"},
     "summary_text": {"text": "string"},
+    "input_text": {"text": "string"},
+    "encrypted_content": {"encrypted_content": "string"},
 }
 USAGE: Fields = {
     "input_tokens": "integer",
@@ -45,13 +47,14 @@ class Schema:
 
     Args:
         table: path of the JSON file with `sse`, `objects` and the list of required response fields.
+        beta: take the tables of the beta API, with items of agents and what a WebSocket carries.
     """
 
-    def __init__(self, table: Path = TABLE) -> None:
+    def __init__(self, table: Path = TABLE, *, beta: bool = False) -> None:
         loaded = json.loads(table.read_text())
-        self._events: dict[str, Any] = loaded["sse"]
-        self._items: dict[str, Any] = loaded["objects"]["output_items"]
-        self._response: dict[str, Any] = loaded["objects"]["Response"]
+        self._events: dict[str, Any] = loaded["beta_ws_server" if beta else "sse"]
+        self._items: dict[str, Any] = loaded["objects"]["beta_output_items" if beta else "output_items"]
+        self._response: dict[str, Any] = loaded["objects"]["BetaResponse" if beta else "Response"]
         self._complete: list[str] = loaded["_extra_not_from_sdk"]["openresponses_2026_04_24_response_resource_required"]
 
     def check_event(self, event: Mapping[str, Any]) -> list[str]:
@@ -77,6 +80,7 @@ class Schema:
         always = ("id",) if item["type"] in STATUSLESS else ("id", "status")
         faults += [f"item {name} is {item.get(name)!r}" for name in always if not isinstance(item.get(name), str)]
         parts = [*(item.get("content") or []), *(item.get("summary") or [])]
+        parts += item.get("output", []) if item["type"] == "multi_agent_call_output" else []
         return [f"{item['type']}: {fault}" for fault in [*faults, *(f for part in parts for f in _check_part(part))]]
 
     def check_response(self, response: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,12 @@ def schema() -> Schema:
     return Schema()
 
 
+@cache
+def beta_schema() -> Schema:
+    """The field tables of the beta API, with those of a WebSocket's events."""
+    return Schema(beta=True)
+
+
 def judge_stream(stream: bytes, judge: Judge | None = None) -> list[str]:
     """Return every fault of one whole client stream."""
     events, broken = take_apart(stream)

@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from conformance.verdict import schema
+from conformance.verdict import beta_schema, schema
 
 from gateway.protocol import codec, events
-from gateway.protocol.events import CATALOGUE, HOSTED, NAMES, read_hosted, tag_of
+from gateway.protocol.events import CATALOGUE, CONTROLS, HOSTED, NAMES, read_hosted, tag_of
+from gateway.protocol.items import AgentRef
 from gateway.protocol.response import Response
 
 TABLE: dict[str, Any] = schema()._events
@@ -38,7 +39,9 @@ def sample(type_: str) -> events.Event:
 def test_the_catalogue_is_the_published_one():
     assert set(CATALOGUE) == set(TABLE)
     assert len(CATALOGUE) == 59
-    assert {kind: name.decode() for kind, name in NAMES.items()} == {kind: tag_of(kind) for kind in CATALOGUE.values()}
+    every = [*CATALOGUE.values(), *CONTROLS.values()]
+    assert {kind: name.decode() for kind, name in NAMES.items()} == {kind: tag_of(kind) for kind in every}
+    assert {*CATALOGUE, *CONTROLS} == set(beta_schema()._events)
 
 
 @pytest.mark.parametrize("type_", sorted(TABLE))
@@ -91,3 +94,60 @@ def test_hosted_events_get_our_id_and_lose_nulls_and_numbers(type_):
 def test_a_hosted_event_without_its_field_is_refused():
     with pytest.raises(msgspec.ValidationError):
         read_hosted({"type": "response.mcp_call_arguments.delta"}, "mcp_1")
+
+
+TARGET = "resp_1"
+FAULT = {"code": "response_already_completed", "message": "Response 'resp_1' has already completed."}
+OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "6 weeks"}
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (events.InjectCreated(response_id=TARGET), {"response_id": TARGET}),
+        (
+            events.InjectFailed(response_id=TARGET, input=[OUTPUT], error=events.ControlError(**FAULT)),
+            {"response_id": TARGET, "input": [OUTPUT], "error": FAULT},
+        ),
+        (
+            events.SteerAccepted(steer=events.Steer(id="steer_1", previous_response_id=TARGET)),
+            {"steer": {"id": "steer_1", "previous_response_id": TARGET}},
+        ),
+        (
+            events.SteerPending(
+                steer=events.Steer(id="steer_1", previous_response_id=TARGET),
+                required_input=[{"type": "function_call_output", "call_id": "call_1", "name": "f"}],
+            ),
+            {
+                "steer": {"id": "steer_1", "previous_response_id": TARGET},
+                "reason": "waiting_for_required_input",
+                "required_input": [{"type": "function_call_output", "call_id": "call_1", "name": "f"}],
+            },
+        ),
+        (
+            events.SteerFailed(
+                steer=events.Steer(previous_response_id=TARGET, input="more"),
+                error=events.ControlError(type="invalid_request_error", **FAULT),
+            ),
+            {
+                "steer": {"previous_response_id": TARGET, "input": "more"},
+                "error": {"type": "invalid_request_error", **FAULT},
+            },
+        ),
+    ],
+    ids=lambda value: value.__class__.__name__ if isinstance(value, events.Event) else "",
+)
+def test_what_became_of_a_control(event: events.Event, told: dict[str, Any]):
+    shown = codec.decode(codec.encode(event))
+    assert shown == {"type": NAMES[type(event)].decode(), "sequence_number": -1, **told}
+    assert beta_schema().check_event(shown) == []
+
+
+def test_an_event_of_an_agent_says_whose_it_is():
+    shown = codec.encode(events.OutputTextDelta(item_id="m", output_index=0, content_index=0, delta="d"))
+    assert b"agent" not in shown
+    event = events.OutputTextDelta(item_id="m", output_index=0, content_index=0, delta="d")
+    event.agent = AgentRef(agent_name="/root/alpha")
+    shown = codec.decode(codec.encode(event))
+    assert shown["agent"] == {"agent_name": "/root/alpha"}
+    assert beta_schema().check_event(shown) == []
