@@ -62,6 +62,7 @@ class ScriptedSocket:
         self.reason = None
         self.write_paused = False
         self.closed = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._messages = asyncio.Queue()
         self._left = None
         self._ready = None
@@ -76,6 +77,7 @@ class ScriptedSocket:
         if self.close_code is not None:
             return False
         self.frames.extend(json.loads(payload) for payload in payloads)
+        self._arrived.set()
         return True
 
     async def close(self, code, reason=""):
@@ -83,6 +85,7 @@ class ScriptedSocket:
             self.close_code, self.reason, self.left_first = code, reason, False
             self._messages.put_nowait(None)
         self.closed.set()
+        self._arrived.set()
 
     def watch(self, left, ready=None):
         self._left, self._ready = left, ready
@@ -90,6 +93,12 @@ class ScriptedSocket:
             left()
 
     # ------------------------------------------------------------ for the test
+
+    async def arrival(self):
+        """Wait for the next frames, or the end of the connection."""
+        assert self.close_code is None, f"nothing comes any more: {self.close_code} {self.reason}"
+        self._arrived.clear()
+        await self._arrived.wait()
 
     def say(self, message):
         """Send a message: text, bytes, or an object as JSON."""
