@@ -1,7 +1,6 @@
 """What a configuration that was read again changes in a running gateway, and what of it has to wait for a restart."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -137,12 +136,19 @@ def _name(path: KeyPath, *, several: bool) -> str:
 
 
 def _merge(running: GatewayConfig, read: GatewayConfig, applied: Sequence[KeyPath]) -> GatewayConfig:
-    sections: dict[str, Any] = {}
-    values: dict[str, dict[str, Any]] = defaultdict(dict)
-    for section, *rest in applied:
-        if section == _UPSTREAMS:
-            sections |= {"upstream": read.upstream, "upstreams": read.upstreams}
-        else:
-            values[section][rest[0]] = getattr(getattr(read, section), rest[0])
-    sections |= {name: structs.replace(getattr(running, name), **changes) for name, changes in values.items()}
-    return structs.replace(running, **sections)
+    merged: Any = running
+    for path in applied:
+        merged = (
+            structs.replace(merged, upstream=read.upstream, upstreams=read.upstreams)
+            if path[0] == _UPSTREAMS
+            else _adopt(merged, read, path)
+        )
+    return merged
+
+
+def _adopt(kept: Any, read: Any, path: KeyPath) -> Any:
+    """Return a table with what is read at one path; a map of names is read as a whole."""
+    if not path or not isinstance(kept, Struct):
+        return read
+    name, *rest = path
+    return structs.replace(kept, **{name: _adopt(getattr(kept, name), getattr(read, name), tuple(rest))})

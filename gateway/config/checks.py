@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Final
 
 from gateway.config.addresses import is_loopback, is_wildcard, split_bind
+from gateway.config.agents import doubt_agents, review_agents
 from gateway.config.certificates import CertificateFileError, present_files, read_expiry, trust_file
 from gateway.config.findings import DEFAULT, Finding, KeyPath, Origin
 from gateway.config.mcp_servers import review_servers
@@ -50,8 +51,14 @@ class Review:
         self._check_limits()
         self._check_websocket()
         self._check_search()
-        for message, *paths in (*review_web_search(self._config.web_search), *review_servers(self._config.mcp)):
+        config = self._config
+        for message, *paths in (
+            *(*review_web_search(config.web_search), *review_servers(config.mcp)),
+            *review_agents(config.multi_agent),
+        ):
             self._problem(message, *paths)
+        for message, *paths in doubt_agents(config.multi_agent, config.storage):
+            self._warning(message, *paths)
 
     def _problem(self, message: str, *paths: KeyPath) -> None:
         self.problems.append((self._finding(message, paths), set(paths)))

@@ -70,16 +70,26 @@ def render_toml() -> str:
     root = gateway_tree()
     for name, node in root.fields.items():
         if isinstance(node, Table):
-            lines += [*_comment(node.description), f"[{name}]", ""]
-            for key, child in node.fields.items():
-                if isinstance(child, Entries) and isinstance(child.item, Table):
-                    lines += _render_example(f"{name}.{key}", child.item)
-                else:
-                    lines += [*_comment(_describe(child)), f"# {key} = {_toml_default(child)}", ""]
+            lines += _render_table(name, node)
         elif isinstance(node, Entries):
             lines += ["# Several inference servers instead of [upstream], each with the same keys:"]
             lines += [f"# [{name}.fast]", '# url = "http://127.0.0.1:8000"', '# models = ["qwen"]', ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _render_table(name: str, table: Table) -> Iterator[str]:
+    yield from _comment(table.description)
+    yield f"[{name}]"
+    yield ""
+    for key, child in table.fields.items():
+        if isinstance(child, Table):
+            yield from _render_table(f"{name}.{key}", child)
+        elif isinstance(child, Entries) and isinstance(child.item, Table):
+            yield from _render_example(f"{name}.{key}", child.item)
+        else:
+            yield from _comment(_describe(child))
+            yield f"# {key} = {_toml_default(child)}"
+            yield ""
 
 
 def _render_example(name: str, item: Table) -> Iterator[str]:
@@ -156,14 +166,7 @@ def render_reference() -> str:
     parts = [_REFERENCE_HEAD]
     for name, node in gateway_tree().fields.items():
         if isinstance(node, Table):
-            parts += [f"## `[{name}]`\n", f"{node.description}\n"]
-            for key, child in node.fields.items():
-                if isinstance(child, Entries) and isinstance(child.item, Table):
-                    parts += [f"## `[{name}.{key}.{_LABEL}]`\n", f"{child.item.description}\n"]
-                    for below, setting in child.item.fields.items():
-                        parts += [*_render_key((name, key, _LABEL, below), setting)]
-                else:
-                    parts += [*_render_key((name, key), child)]
+            parts += _render_section((name,), node)
         elif isinstance(node, Entries):
             variables = env_name((name, _PLACEHOLDER, "<KEY>"))
             parts += [
@@ -172,6 +175,18 @@ def render_reference() -> str:
                 f"Their variables are `{variables}`.\n",
             ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _render_section(path: KeyPath, table: Table) -> Iterator[str]:
+    yield f"## `[{'.'.join(path)}]`\n"
+    yield f"{table.description}\n"
+    for key, child in table.fields.items():
+        if isinstance(child, Table):
+            yield from _render_section((*path, key), child)
+        elif isinstance(child, Entries) and isinstance(child.item, Table):
+            yield from _render_section((*path, key, _LABEL), child.item)
+        else:
+            yield from _render_key((*path, key), child)
 
 
 def _render_key(path: KeyPath, node: Node) -> Iterator[str]:

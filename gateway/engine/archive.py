@@ -6,6 +6,8 @@ from typing import Any
 from gateway.ports import Store, StoredItem, StoredResponse
 from gateway.protocol import codec
 from gateway.protocol.errors import InvalidRequest, PreviousResponseNotFound, ResponseNotFound
+from gateway.protocol.inputs import refuse_replay
+from gateway.protocol.items import TREE_TYPES
 
 
 class Archive:
@@ -67,6 +69,8 @@ class Archive:
                 raise InvalidRequest(
                     f"Item with id '{item['id'][:128]}' not found.", code="item_not_found", param=f"input[{index}].id"
                 )
+            if item["type"] == "item_reference" and found[item["id"]].type in TREE_TYPES:
+                raise refuse_replay(found[item["id"]].type, f"input[{index}]")
         return [decode_item(found[item["id"]]) if item["type"] == "item_reference" else item for item in items]
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.config.schema import GatewayConfig, ResponsesConfig
+from gateway.config.schema import GatewayConfig, MultiAgentConfig, ResponsesConfig
 from gateway.engine.commit import Lineage
 from gateway.engine.delivery import Keeper
 from gateway.engine.routing import Route
 from gateway.ports import Toolkit
+from gateway.protocol.agents.asked import AgentsPolicy
 from gateway.protocol.compaction import Window
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest
@@ -111,6 +112,18 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Give up what it holds: nothing will be made from it."""
         if self.lineage.hold is not None:
             await self.lineage.hold.release()
+
+
+def read_policy(config: MultiAgentConfig, *, can_seal: bool) -> AgentsPolicy | None:
+    """Return what the operator decided about trees of agents; None where there are none."""
+    if not config.enabled:
+        return None
+    return AgentsPolicy(
+        needs_header=config.require_beta_header,
+        default_concurrent=config.default_max_concurrent_subagents,
+        max_concurrent=config.max_concurrent_subagents_ceiling,
+        can_seal=can_seal or config.message_visibility == "plain",
+    )
 
 
 def needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:

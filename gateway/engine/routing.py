@@ -6,8 +6,11 @@ from typing import Any, NamedTuple
 from gateway.config.schema import ResponsesConfig, UpstreamConfig
 from gateway.engine.admission import Seats
 from gateway.ports import Upstream
+from gateway.protocol.agents.asked import AgentsPolicy
 from gateway.protocol.errors import GatewayError, NotFound
 from gateway.protocol.requests import RequestPolicy
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
 
 _MODEL_NOT_FOUND = "model_not_found"
 # Routes of models that callers alone have named: as many are kept as a server may serve, and no more.
@@ -42,7 +45,7 @@ class Route(NamedTuple):
         """The model as metrics have it: `other`, unless the configuration or the server's own list has its name."""
         return self.model if self.configured or self.upstream.serves(self.model) else "other"
 
-    def pick_headers(self, sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    def pick_headers(self, sent: RawHeaders) -> dict[str, str]:
         """Return those of a caller's headers that are passed on."""
         if not self.headers:
             return {}
@@ -58,6 +61,7 @@ class Routing:
         configs: their configurations under the same names.
         responses: how requests are read, whatever the server.
         compact_threshold: as in `RequestPolicy`.
+        agents: likewise.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Routing:
         configs: Mapping[str, UpstreamConfig],
         responses: ResponsesConfig,
         compact_threshold: int | None = None,
+        agents: AgentsPolicy | None = None,
     ) -> None:
         self._named: dict[str, Route] = {}
         self._open: Route | None = None
@@ -77,7 +82,7 @@ class Routing:
             route = Route(
                 upstream=upstreams[name],
                 seats=seats[name],
-                policy=_policy(config, responses, compact_threshold),
+                policy=_policy(config, responses, compact_threshold, agents),
                 salted=config.cache_salt_per_principal,
                 headers=frozenset(header.lower().encode() for header in config.forward_headers),
                 model="",
@@ -174,7 +179,9 @@ def model_not_found(model: str) -> NotFound:
     return NotFound(f"The model '{model[:128]}' does not exist.", code=_MODEL_NOT_FOUND, param="model")
 
 
-def _policy(upstream: UpstreamConfig, responses: ResponsesConfig, compact_threshold: int | None) -> RequestPolicy:
+def _policy(
+    upstream: UpstreamConfig, responses: ResponsesConfig, compact_threshold: int | None, agents: AgentsPolicy | None
+) -> RequestPolicy:
     return RequestPolicy(
         strict=responses.strict_parameters,
         allow_fields=frozenset(upstream.allow_fields),
@@ -183,4 +190,5 @@ def _policy(upstream: UpstreamConfig, responses: ResponsesConfig, compact_thresh
         max_input_items=responses.max_input_items,
         max_depth=responses.max_json_depth,
         compact_threshold=compact_threshold,
+        agents=agents,
     )

@@ -6,33 +6,29 @@ from typing import Any
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission, Place, Seats
-from gateway.engine.archive import Archive, decode_item, show_response
+from gateway.engine.archive import Archive, show_response
 from gateway.engine.coalescing import Coalescer
-from gateway.engine.commit import Committer, Lineage
+from gateway.engine.commit import Committer
 from gateway.engine.compaction import Compaction
-from gateway.engine.conversations import Conversations, Hold, HoldingChannel
+from gateway.engine.conversations import Conversations, HoldingChannel
 from gateway.engine.delivery import Channel
 from gateway.engine.extras import Extras
 from gateway.engine.failures import shutting_down
 from gateway.engine.input_items import Page, list_input_items
-from gateway.engine.plan import Caller, Plan, RunSettings, choose_summary_mode, needs_storage
+from gateway.engine.plan import Caller, Plan, read_policy
+from gateway.engine.preparation import Preparation
 from gateway.engine.quotas import Quotas
 from gateway.engine.room import Room
-from gateway.engine.routing import Route, Routing, model_not_found
+from gateway.engine.routing import RawHeaders, Route, Routing, model_not_found
 from gateway.engine.run import Run
 from gateway.engine.session import Continuation, Session, Sessions
-from gateway.engine.toolkits import find_tools
 from gateway.engine.usage import UsageBook
 from gateway.ports import Clock, Deletion, Ids, Sealer, Store, Tools, Upstream
 from gateway.protocol import codec
-from gateway.protocol.approvals import require_servers, settle_approvals
+from gateway.protocol.agents.asked import has_beta_header
 from gateway.protocol.errors import GatewayError
-from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
-from gateway.protocol.hosted_history import recall_hosted
-from gateway.protocol.ids import prefix_of
-from gateway.protocol.requests import CreateRequest, build_response, check_request, load_tools, read_object
+from gateway.protocol.requests import CreateRequest, check_request, read_object
 from gateway.protocol.response import DeletedResponse, ModelList
-from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 
@@ -87,7 +83,18 @@ class Engine:
         self._room = Room(store, clock, config)
         self.conversations = Conversations(store, clock, ids, self._room, config)
         self.committer = Committer(store, ids, metrics, self._room)
+        self._sealer = sealer
         self.compaction = Compaction(config.compaction, sealer, metrics, tracing)
+        self._preparation = Preparation(
+            config,
+            store=store,
+            room=self._room,
+            compaction=self.compaction,
+            metrics=metrics,
+            clock=clock,
+            ids=ids,
+            tools=tools,
+        )
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())
         self.usage = UsageBook(store, clock, ids, metrics, config.storage)
@@ -114,6 +121,7 @@ class Engine:
         self._admission.resize(config.server.max_concurrent_requests)
         self._quotas.reconfigure(config.limits, self._clock.monotonic())
         self._room.reconfigure(config)
+        self._preparation.reconfigure(config)
         self.conversations.reconfigure(config)
         self.usage.reconfigure(config.storage)
         self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
@@ -123,10 +131,14 @@ class Engine:
     def _adopt(self, config: GatewayConfig) -> None:
         self.compaction.reconfigure(config.compaction)
         self.routing = Routing(
-            self._upstreams, self._seats, config.upstream_map(), config.responses, self.compaction.threshold
+            self._upstreams,
+            self._seats,
+            config.upstream_map(),
+            config.responses,
+            self.compaction.threshold,
+            read_policy(config.multi_agent, can_seal=self._sealer is not None),
         )
-        self._responses = config.responses
-        self._settings = RunSettings.read(config)
+        self._max_depth = config.responses.max_json_depth
         self._sessions.reconfigure(config.websocket)
 
     # ------------------------------------------------------------ creating
@@ -152,17 +164,29 @@ class Engine:
         """Count a response that goes on beyond the request that was admitted for it, until the place is left."""
         return self._quotas.hold(self._admission.hold(), principal, self._clock.monotonic())
 
-    def read(self, body: bytes) -> tuple[CreateRequest, Route]:
+    def read(self, body: bytes, headers: RawHeaders = ()) -> tuple[CreateRequest, Route]:
         """Return the request a body holds, and the upstream its model belongs to.
+
+        Args:
+            body: of the request.
+            headers: likewise, names in lower case.
 
         Raises:
             InvalidRequest: names the parameter at fault.
             NotFound: no upstream takes the model.
         """
-        return self.read_fields(read_object(body, self._responses.max_json_depth))
+        raw = read_object(body, self._max_depth)
+        return self.read_fields(raw, agents_header="multi_agent" in raw and has_beta_header(headers))
 
-    def read_fields(self, raw: dict[str, Any], *, on_websocket: bool = False) -> tuple[CreateRequest, Route]:
+    def read_fields(
+        self, raw: dict[str, Any], *, on_websocket: bool = False, agents_header: bool = False
+    ) -> tuple[CreateRequest, Route]:
         """Return the request its parameters make, and the upstream its model belongs to.
+
+        Args:
+            raw: the parameters by name.
+            on_websocket: a WebSocket brought them.
+            agents_header: with the beta header of trees of agents.
 
         Raises:
             InvalidRequest: as `read`.
@@ -171,7 +195,9 @@ class Engine:
         model = raw.get("model")
         # A missing or malformed model is told by the check of the whole request, under any upstream's policy.
         route = self.routing.choose(model) if isinstance(model, str) and model else self.routing.default
-        request = check_request(raw, route.policy, on_websocket=on_websocket, types=self._tools)
+        request = check_request(
+            raw, route.policy, on_websocket=on_websocket, agents_header=agents_header, types=self._tools
+        )
         self._extras.note(request)
         return request, route
 
@@ -193,70 +219,10 @@ class Engine:
             ConversationLocked: another request is writing to it.
             StorageUnavailable: the request needs the database, which cannot be read or takes no writes.
         """
-        prepare = partial(self._prepare, caller, request, route, continuation)
+        prepare = partial(self._preparation.prepare, caller, request, route, continuation)
         if request.conversation_id is None:
             return prepare()
         return self.conversations.hold_for(caller.principal, request.conversation_id, prepare)
-
-    async def _prepare(
-        self,
-        caller: Caller,
-        request: CreateRequest,
-        route: Route,
-        continuation: Continuation | None,
-        hold: Hold | None = None,
-    ) -> Plan:
-        parent_id = request.fields.previous_response_id
-        kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
-        if needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
-            await self._store.verify()
-        if (request.store or hold is not None) and self._room.is_limited:
-            await self._room.check(caller.principal)
-        source = kept or hold
-        stored = source.items if source else await self._archive.load_history(caller.principal, parent_id)
-        history = drop_incomplete_calls(decode_item(item) for item in stored)
-        new = await self._archive.resolve_references(caller.principal, request.items)
-        if hold is not None:
-            history = hold.recall(history, new)
-        shown = drop_incomplete_calls(new)
-        match_outputs(history, shown, complete=not request.compacts)
-        items = [*history, *shown]
-        request = load_tools(request, items, route.policy, types=self._tools)
-        told = recall_hosted(items)
-        if told is not items:
-            decisions = settle_approvals(items, len(history), complete=not request.compacts)
-            require_servers(decisions, request.toolset.hosted)
-        window = self.compaction.find_window(caller.principal, request, items, len(history))
-        settings = self._settings
-        if request.toolset.unsupported:
-            self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
-        turn = Turn(
-            build_response(
-                request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
-            ),
-            settings.limits,
-            self._ids.mint,
-            carriage=request.toolset.carriage,
-            used_call_ids=call_ids(items),
-            summary_mode=choose_summary_mode(request, self._responses),
-        )
-        return Plan(
-            caller=caller,
-            request=request,
-            inputs=new,
-            items=request.toolset.carriage.carry(told) if window is None else window.show(),
-            turn=turn,
-            lineage=Lineage(
-                history=stored,
-                parent_id=parent_id if kept is None or kept.stored else None,
-                continuation=continuation,
-                hold=hold,
-            ),
-            route=route,
-            settings=settings,
-            open_tools=find_tools(self._tools, caller, request, turn, items, len(history)),
-            window=window,
-        )
 
     async def answer(self, plan: Plan) -> bytes:
         """Make a response and return it as one JSON body, committed.

@@ -1,6 +1,6 @@
 """What can be asked about a conversation without a response being made: a shorter one, and how long it is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,7 +9,7 @@ from gateway.engine.archive import Archive, decode_item
 from gateway.engine.compaction import Item, check_summary, nothing_to_compact
 from gateway.engine.deadline import Deadline
 from gateway.engine.failures import shutting_down
-from gateway.engine.routing import Route
+from gateway.engine.routing import RawHeaders, Route
 from gateway.engine.service import Engine
 from gateway.engine.summary import Task
 from gateway.ports import Clock, Ids, RelayedCall, Store
@@ -21,8 +21,6 @@ from gateway.protocol.ids import prefix_of
 from gateway.protocol.requests import CreateRequest, build_upstream_body
 from gateway.protocol.response import CompactedWindow, InputTokens, Usage
 from gateway.telemetry.metrics import Metrics
-
-RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
 class Standalone:

@@ -48,7 +48,7 @@ from gateway.ports.storage import (
     UsageCount,
     UsageFlush,
 )
-from gateway.ports.stored import StoredItem, StoredResponse
+from gateway.ports.stored import StoredAgent, StoredItem, StoredResponse
 from gateway.ports.tools import (
     ApprovedCall,
     HostedCall,
@@ -114,6 +114,7 @@ __all__ = [
     "Sealer",
     "Store",
     "StoreHealth",
+    "StoredAgent",
     "StoredConversation",
     "StoredItem",
     "StoredResponse",

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gateway.ports.background import BackgroundRuns
 from gateway.ports.leases import Leases
-from gateway.ports.stored import StoredItem, StoredResponse
+from gateway.ports.stored import StoredAgent, StoredItem, StoredResponse
 
 if TYPE_CHECKING:
     from gateway.ports.conversations import ConversationStore
@@ -69,15 +69,18 @@ class History(Struct, frozen=True, kw_only=True):
 
     Attributes:
         response_id: the newest response of the chain.
-        items: context, input and output items of the whole chain, in order.
+        items: context, input and output items of the whole chain, in order; none of a tree, whose agents hold them.
         responses: how many responses the chain has.
         settled: nothing of it can change as long as the response exists; items of a conversation may be taken out.
+        tree: the agents that each multi-agent response of the chain changed, oldest response first; None where the
+            response is not one.
     """
 
     response_id: str
     items: Sequence[StoredItem]
     responses: int
     settled: bool = True
+    tree: Sequence[StoredAgent] | None = None
 
 
 class StoreHealth(Struct, frozen=True, kw_only=True):

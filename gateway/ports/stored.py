@@ -28,6 +28,22 @@ class StoredItem(Struct, frozen=True, kw_only=True):
     agent: str = "/root"
 
 
+class StoredAgent(Struct, frozen=True, kw_only=True):
+    """One agent of a multi-agent response, as it is left by that response.
+
+    Attributes:
+        path: its path, for example `/root/alpha`; an agent has one row at most in a response.
+        parent_path: path of the agent that started it, None for the root.
+        status: what it is at, for people who look into the database.
+        state: the agent, or what the response changed of it, encoded; the store does not look inside.
+    """
+
+    path: str
+    status: str
+    state: bytes
+    parent_path: str | None = None
+
+
 class StoredResponse(Struct, frozen=True, kw_only=True):
     """A finished response as it is persisted.
 
@@ -42,6 +58,7 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
         completed_at: Unix seconds or None.
         snapshot: the response object as JSON **without** its `output` member's items (`"output":[]`), encoded.
         items: context, input and output items in order.
+        agents: the agents that it changed, if it is a multi-agent response, else None; each with its row in order.
     """
 
     id: str
@@ -54,8 +71,10 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     conversation_id: str | None = None
     completed_at: int | None = None
+    agents: Sequence[StoredAgent] | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of the snapshot and the items' JSON."""
-        return len(self.snapshot) + sum(len(item.data) for item in self.items)
+        """Bytes of the snapshot, the items' JSON and the agents' states."""
+        size = len(self.snapshot) + sum(len(item.data) for item in self.items)
+        return size if self.agents is None else size + sum(len(agent.state) for agent in self.agents)

@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.protocol.compaction import TRIGGER
 from gateway.protocol.errors import InvalidRequest
-from gateway.protocol.items import INPUT_TYPES
+from gateway.protocol.items import INPUT_TYPES, TREE_TYPES
 
 ROLES = frozenset({"user", "assistant", "system", "developer"})
 TEXT_PARTS: dict[str, str] = {
@@ -83,6 +83,8 @@ def _read_item(value: Any, path: str, remote_images: bool) -> dict[str, Any]:
         kind = "message" if "role" in item else "item_reference" if "id" in item else None
         item = {"type": kind, **item}
     if not isinstance(kind, str) or kind not in INPUT_TYPES:
+        if isinstance(kind, str) and kind in TREE_TYPES:
+            raise refuse_replay(kind, path)
         shown = repr(kind[:64]) if isinstance(kind, str) else "missing"
         raise InvalidRequest(
             f"The type of '{path}' is {shown}, which is not an input item type.",
@@ -176,6 +178,16 @@ def _check_media(part: dict[str, Any], path: str, remote_images: bool) -> None:
                 code="unsupported_parameter",
                 param=f"{path}.{key}",
             )
+
+
+def refuse_replay(kind: str, path: str) -> InvalidRequest:
+    """Return the error for an item of a tree of agents that comes as input."""
+    return InvalidRequest(
+        f"Items of type '{kind}' cannot be sent; name the response that told it in previous_response_id, which brings "
+        "back all of its agents.",
+        code="unsupported_value",
+        param=f"{path}.type",
+    )
 
 
 def _wrong_type(path: str, expected: str, value: Any) -> InvalidRequest:

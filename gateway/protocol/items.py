@@ -105,6 +105,9 @@ INPUT_TYPES: frozenset[str] = frozenset(
     }
 )  # fmt: skip
 
+# Items that a tree of agents tells and keeps; no input brings them back.
+TREE_TYPES: frozenset[str] = frozenset({"multi_agent_call", "multi_agent_call_output", "agent_message"})
+
 # Calls whose outputs the client owns, with the type of the output that answers them.
 CLIENT_CALLS: dict[str, str] = {
     "function_call": "function_call_output",

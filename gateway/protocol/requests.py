@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from gateway.protocol import codec
+from gateway.protocol.agents.asked import AgentsPolicy, AgentsRequest, read_agents
 from gateway.protocol.choice import Offer
 from gateway.protocol.compaction import read_threshold, refuse_compaction, split_trigger
 from gateway.protocol.conversations import Metadata, read_conversation_id
@@ -35,6 +36,7 @@ class RequestPolicy(Struct, frozen=True, kw_only=True):
         max_depth: deepest nesting of the body.
         compact_threshold: tokens from which a request's window is compacted where it names no number itself; None where
             there is no compaction.
+        agents: what is decided about trees of agents; None where there are none.
     """
 
     strict: bool = False
@@ -44,6 +46,7 @@ class RequestPolicy(Struct, frozen=True, kw_only=True):
     max_input_items: int = 10_000
     max_depth: int = 100
     compact_threshold: int | None = None
+    agents: AgentsPolicy | None = None
 
 
 class CreateFields(Struct, kw_only=True):
@@ -131,6 +134,7 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
         conversation_id: the conversation it goes on with and adds to, or None.
         threshold: tokens from which the window is compacted, or None.
         compacts: the window is to be compacted now, and nothing else.
+        agents: what it wants of a tree of agents; None where a single one answers, unless it continues a tree.
     """
 
     fields: CreateFields
@@ -141,6 +145,7 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
     threshold: int | None = None
     compacts: bool = False
+    agents: AgentsRequest | None = None
 
     @property
     def model(self) -> str:
@@ -177,7 +182,12 @@ def read_request(body: bytes, policy: RequestPolicy) -> CreateRequest:
 
 
 def check_request(
-    raw: dict[str, Any], policy: RequestPolicy, *, on_websocket: bool = False, types: HostedTypes | None = None
+    raw: dict[str, Any],
+    policy: RequestPolicy,
+    *,
+    on_websocket: bool = False,
+    agents_header: bool = False,
+    types: HostedTypes | None = None,
 ) -> CreateRequest:
     """Return the request a decoded object holds, whatever transport brought it.
 
@@ -185,12 +195,16 @@ def check_request(
         raw: the parameters by name.
         policy: what the operator decided.
         on_websocket: a WebSocket brought it, where warm-ups exist.
+        agents_header: it, or the upgrade of its WebSocket, came with the beta header of trees of agents.
         types: the tools that the gateway runs itself, if there are any.
 
     Raises:
         InvalidRequest: names the parameter at fault.
     """
     fields = read_fields(raw, CreateFields)
+    agents = None
+    if fields.multi_agent is not None:
+        agents = read_agents(fields, fields.multi_agent, policy.agents, has_header=agents_header)
     _refuse_unsupported(fields, UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED)
     if fields.background and fields.store is False:
         raise InvalidRequest(
@@ -231,6 +245,7 @@ def check_request(
         conversation_id=conversation_id,
         threshold=read_threshold(fields.context_management, policy.compact_threshold or 0),
         compacts=compacts and generate,
+        agents=agents,
     )
 
 
@@ -347,13 +362,6 @@ def _is_warm_up(fields: CreateFields) -> bool:
 
 
 def _refuse_unsupported(fields: CreateFields, unsupported: dict[str, str]) -> None:
-    enabled = (fields.multi_agent or {}).get("enabled")
-    if enabled is not None and enabled is not False:
-        raise InvalidRequest(
-            "'multi_agent' is not supported. Send the request without it.",
-            code="unsupported_parameter",
-            param="multi_agent",
-        )
     for name, advice in unsupported.items():
         value = getattr(fields, name)
         if value is not None and value is not False and value != []:

@@ -79,7 +79,7 @@ class ResponsesEndpoint:
         with self._engine.admit(principal) as place:
             body = await read_body(scope, receive, server, connection)
             self._metrics.defer(self._metrics.request_body_bytes.observe, len(body))
-            request, route = self._engine.read(body)
+            request, route = self._engine.read(body, scope["headers"])
             waits = not request.background
             caller = Caller(
                 principal=principal,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gateway.config.schema import GatewayConfig, WebSocketConfig
 from gateway.engine.plan import Caller
 from gateway.engine.service import Engine
+from gateway.protocol.agents.asked import has_beta_header
 from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable
 from gateway.protocol.frames import (
     CreateFrame,
@@ -78,6 +79,7 @@ class LaneConnection:
         self._principal = principal
         self._check_caller = check_caller
         self._headers = headers
+        self._agents_header = has_beta_header(headers)
         self._default_model = default_model
         self._loop = asyncio.get_running_loop()
         self._session = engine.open_session()
@@ -208,7 +210,7 @@ class LaneConnection:
             engine.admit(self._principal),
             self._session.begin(frame.stream_id, frame.body.get("previous_response_id")) as continuation,
         ):
-            request, route = engine.read_fields(frame.body, on_websocket=True)
+            request, route = engine.read_fields(frame.body, on_websocket=True, agents_header=self._agents_header)
             caller = Caller(
                 principal=self._principal,
                 transport="websocket",

@@ -30,9 +30,9 @@ def other_value(leaf: Leaf) -> Any:
     return "x" if leaf.default is None or isinstance(leaf.default, str) else leaf.default + 1
 
 
-def with_value(config: GatewayConfig, path: tuple[str, ...], value: Any) -> GatewayConfig:
-    section, key = path
-    return structs.replace(config, **{section: structs.replace(getattr(config, section), **{key: value})})
+def with_value(config: Any, path: tuple[str, ...], value: Any) -> Any:
+    name, *below = path
+    return structs.replace(config, **{name: with_value(getattr(config, name), tuple(below), value) if below else value})
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=format_path)

@@ -64,6 +64,7 @@ REFUSED = {
     "prompt": {"id": "p"},
     "generate": True,
     "stream_id": "s",
+    # Without a policy there are no trees of agents.
     "multi_agent": {"enabled": True},
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from gateway.config.schema.agents import MultiAgentConfig
 from gateway.config.schema.auth import AuthConfig
 from gateway.config.schema.background import BackgroundConfig
 from gateway.config.schema.compaction import CompactionConfig, SecurityConfig
@@ -19,7 +20,7 @@ from gateway.config.schema.telemetry import TelemetryConfig
 from gateway.config.schema.tools import ToolsConfig
 from gateway.config.schema.upstream import AllowedField, UpstreamConfig
 from gateway.config.schema.web_search import WebSearchConfig
-from gateway.config.schema.websocket import WebSocketConfig
+from gateway.config.schema.websocket import InjectConfig, SteerConfig, WebSocketConfig
 
 __all__ = [
     "DEFAULT_UPSTREAM",
@@ -31,14 +32,17 @@ __all__ = [
     "ConversationsConfig",
     "EngineConfig",
     "GatewayConfig",
+    "InjectConfig",
     "LimitsConfig",
     "McpConfig",
     "McpServerConfig",
+    "MultiAgentConfig",
     "OidcConfig",
     "ResponsesConfig",
     "Section",
     "SecurityConfig",
     "ServerConfig",
+    "SteerConfig",
     "StorageConfig",
     "TelemetryConfig",
     "ToolsConfig",
@@ -65,6 +69,7 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
     engine: EngineConfig = field(default_factory=EngineConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    multi_agent: MultiAgentConfig = field(default_factory=MultiAgentConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     web_search: WebSearchConfig = field(default_factory=WebSearchConfig)
     mcp: McpConfig = field(default_factory=McpConfig)

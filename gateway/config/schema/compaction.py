@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from gateway.config.kinds import Count, Duration, FilePath, SealKeys, SizeOrZero, doc
+from gateway.config.kinds import Count, CountOrZero, Duration, FilePath, SealKeys, SizeOrZero, doc
 from gateway.config.schema.section import Section
 from gateway.config.units import KIB
 
@@ -37,6 +37,15 @@ class CompactionConfig(Section, frozen=True, kw_only=True):
     default_threshold: Annotated[
         Count, doc("Tokens from which a window is compacted where a request asks for it without a number.", live=True)
     ] = 100_000
+    multi_agent_default_threshold: Annotated[
+        CountOrZero,
+        doc(
+            "Tokens from which an agent's window of a multi-agent response is compacted, which happens always, where a "
+            "request names no number. 0 takes four fifths of the length that the inference server tells for the model "
+            "(`max_model_len`), or 100,000 if it tells none.",
+            live=True,
+        ),
+    ] = 0
     max_summary_tokens: Annotated[Count, doc("Longest note, in the model's tokens.", live=True)] = 2048
     timeout_seconds: Annotated[Duration, doc("Time for making one note; then it has failed.", live=True)] = 120.0
     max_failures: Annotated[

@@ -2,9 +2,54 @@
 
 from typing import Annotated, Literal
 
-from gateway.config.kinds import Count, Duration, DurationOrZero, Size, doc
+from msgspec import field
+
+from gateway.config.kinds import Count, Duration, DurationOrZero, Names, Size, doc
 from gateway.config.schema.section import Section
 from gateway.config.units import MIB
+
+
+class InjectConfig(Section, frozen=True, kw_only=True):
+    """`response.inject`: outputs of client tools for a multi-agent response that runs. Bounds are a connection's."""
+
+    max_outstanding: Annotated[
+        Count,
+        doc("Events that wait to be acknowledged; a further one is refused with 429.", live=True),
+    ] = 32
+    max_outstanding_bytes: Annotated[
+        Size, doc("Bytes of the events that wait to be acknowledged; beyond, one is refused with 429.", live=True)
+    ] = 12 * MIB
+    completed_routes_max: Annotated[
+        Count,
+        doc(
+            "Responses for which it is remembered that they have ended, the oldest going first. As many may run and "
+            "be injected into at once; a further create is refused with 429.",
+            live=True,
+        ),
+    ] = 128
+    completed_route_ttl_s: Annotated[
+        Duration, doc("How long it is remembered that a response has ended; then its id is unknown.", live=True)
+    ] = 60.0
+
+
+class SteerConfig(Section, frozen=True, kw_only=True):
+    """`response.steer`: what the user adds while an answer is being made."""
+
+    max_pending: Annotated[
+        Count, doc("Messages that may wait for one response; a further one is refused.", live=True)
+    ] = 8
+    max_pending_bytes: Annotated[
+        Size, doc("Bytes of the messages that may wait for one response; beyond, one is refused.", live=True)
+    ] = MIB
+    models: Annotated[Names, doc("The models whose responses may be steered; empty for all.", live=True)] = ()
+    cut: Annotated[
+        Literal["round", "item"],
+        doc(
+            "Where an answer is left for what the user adds. round: when the model has finished what it is at; item: "
+            "as soon as an output item has ended and another begins.",
+            live=True,
+        ),
+    ] = "round"
 
 
 class WebSocketConfig(Section, frozen=True, kw_only=True):
@@ -98,3 +143,5 @@ class WebSocketConfig(Section, frozen=True, kw_only=True):
             live=True,
         ),
     ] = "same_lane"
+    inject: InjectConfig = field(default_factory=InjectConfig)
+    steer: SteerConfig = field(default_factory=SteerConfig)

@@ -30,7 +30,7 @@ _NOTES = {
     "stream": "Whether to answer with an event stream.",
     "context_management": "Compaction of the input; of several entries the last counts.",
     "tools": "Hosted tools are left out and named in the header `x-gateway-unsupported-tools`.",
-    "multi_agent": "Not supported; it may be sent switched off.",
+    "multi_agent": "Whether a tree of agents is to answer; needs the header `OpenAI-Beta: responses_multi_agent=v1`.",
 }
 
 
@@ -75,6 +75,12 @@ def _object(properties: dict[str, Schema], required: list[str], **more: Any) -> 
     return {"type": "object", "properties": properties, "required": required, **more}
 
 
+def _build_agents() -> Schema:
+    limit = {"oneOf": [{"type": "integer", "minimum": 1}, _NULL]}
+    properties = {"enabled": {"type": "boolean"}, "max_concurrent_subagents": limit}
+    return _object(properties, ["enabled"], additionalProperties=False)
+
+
 def _build_request() -> Schema:
     _, generated = msgspec.json.schema_components([CreateFields])
     properties: dict[str, Schema] = generated["CreateFields"]["properties"]
@@ -88,7 +94,7 @@ def _build_request() -> Schema:
     reference = _object({"id": _NAME}, ["id"])
     properties["conversation"] = {"oneOf": [_NAME, reference, null]}
     properties["context_management"] = {"oneOf": [{"type": "array", "items": _build_compaction()}, null]}
-    properties["multi_agent"] = {"type": ["object", "null"], "properties": {"enabled": {"enum": [False, None]}}}
+    properties["multi_agent"] = {"oneOf": [_build_agents(), null]}
     for name, advice in UNSUPPORTED.items():
         properties[name] = {"enum": _accepted(name), "description": f"Not supported. {advice}"}
     for name, note in _NOTES.items():

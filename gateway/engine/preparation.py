@@ -1,0 +1,137 @@
+"""What a request refers to is found and fitted together; nothing has been sent or stored yet."""
+
+from gateway.config.schema import GatewayConfig
+from gateway.engine.archive import Archive, decode_item
+from gateway.engine.commit import Lineage
+from gateway.engine.compaction import Compaction
+from gateway.engine.conversations import Hold
+from gateway.engine.plan import Caller, Plan, RunSettings, choose_summary_mode, needs_storage
+from gateway.engine.room import Room
+from gateway.engine.routing import Route
+from gateway.engine.session import Continuation
+from gateway.engine.toolkits import find_tools
+from gateway.ports import Clock, Ids, Store, Tools
+from gateway.protocol.agents.asked import agents_off
+from gateway.protocol.approvals import require_servers, settle_approvals
+from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
+from gateway.protocol.hosted_history import recall_hosted
+from gateway.protocol.ids import prefix_of
+from gateway.protocol.requests import CreateRequest, build_response, load_tools
+from gateway.protocol.turn import Turn
+from gateway.telemetry.metrics import Metrics
+
+
+class Preparation:
+    """Makes plans of requests.
+
+    Args:
+        config: bounds.
+        store: durable responses.
+        room: how much each principal may still store.
+        compaction: windows of conversations.
+        metrics: what is counted.
+        clock: time of creation.
+        ids: mints every id.
+        tools: what the gateway runs itself; None for nothing.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        store: Store,
+        room: Room,
+        compaction: Compaction,
+        metrics: Metrics,
+        clock: Clock,
+        ids: Ids,
+        tools: Tools | None,
+    ) -> None:
+        self._store = store
+        self._archive = Archive(store)
+        self._room = room
+        self._compaction = compaction
+        self._metrics = metrics
+        self._clock = clock
+        self._ids = ids
+        self._tools = tools
+        self.reconfigure(config)
+
+    def reconfigure(self, config: GatewayConfig) -> None:
+        """Use another configuration for every request from now on."""
+        self._responses = config.responses
+        self._settings = RunSettings.read(config)
+
+    async def prepare(
+        self,
+        caller: Caller,
+        request: CreateRequest,
+        route: Route,
+        continuation: Continuation | None,
+        hold: Hold | None = None,
+    ) -> Plan:
+        """Return the plan of a request.
+
+        Args:
+            caller: who asks.
+            request: the request.
+            route: the upstream.
+            continuation: the session of the caller's connection, if it has one.
+            hold: the conversation that it goes on with, if it names one.
+
+        Raises:
+            GatewayError: as `Engine.prepare` tells.
+        """
+        if request.agents is not None:
+            raise agents_off()
+        parent_id = request.fields.previous_response_id
+        kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
+        if needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
+            await self._store.verify()
+        if (request.store or hold is not None) and self._room.is_limited:
+            await self._room.check(caller.principal)
+        source = kept or hold
+        stored = source.items if source else await self._archive.load_history(caller.principal, parent_id)
+        history = drop_incomplete_calls(decode_item(item) for item in stored)
+        new = await self._archive.resolve_references(caller.principal, request.items)
+        if hold is not None:
+            history = hold.recall(history, new)
+        shown = drop_incomplete_calls(new)
+        match_outputs(history, shown, complete=not request.compacts)
+        items = [*history, *shown]
+        request = load_tools(request, items, route.policy, types=self._tools)
+        told = recall_hosted(items)
+        if told is not items:
+            decisions = settle_approvals(items, len(history), complete=not request.compacts)
+            require_servers(decisions, request.toolset.hosted)
+        window = self._compaction.find_window(caller.principal, request, items, len(history))
+        settings = self._settings
+        if request.toolset.unsupported:
+            self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
+        turn = Turn(
+            build_response(
+                request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
+            ),
+            settings.limits,
+            self._ids.mint,
+            carriage=request.toolset.carriage,
+            used_call_ids=call_ids(items),
+            summary_mode=choose_summary_mode(request, self._responses),
+        )
+        return Plan(
+            caller=caller,
+            request=request,
+            inputs=new,
+            items=request.toolset.carriage.carry(told) if window is None else window.show(),
+            turn=turn,
+            lineage=Lineage(
+                history=stored,
+                parent_id=parent_id if kept is None or kept.stored else None,
+                continuation=continuation,
+                hold=hold,
+            ),
+            route=route,
+            settings=settings,
+            open_tools=find_tools(self._tools, caller, request, turn, items, len(history)),
+            window=window,
+        )
