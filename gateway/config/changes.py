@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
@@ -10,6 +10,8 @@ from gateway.config.findings import KeyPath
 from gateway.config.render import written_form
 from gateway.config.schema import GatewayConfig, McpServerConfig
 from gateway.config.tree import Entries, Leaf, Node, Table, format_path, gateway_tree, shorten
+
+T = TypeVar("T")
 
 _NONE: Final = "none"
 _UPSTREAMS: Final = "upstreams"
@@ -136,17 +138,16 @@ def _name(path: KeyPath, *, several: bool) -> str:
 
 
 def _merge(running: GatewayConfig, read: GatewayConfig, applied: Sequence[KeyPath]) -> GatewayConfig:
-    merged: Any = running
+    merged = running
     for path in applied:
-        merged = (
-            structs.replace(merged, upstream=read.upstream, upstreams=read.upstreams)
-            if path[0] == _UPSTREAMS
-            else _adopt(merged, read, path)
-        )
+        if path[0] == _UPSTREAMS:
+            merged = structs.replace(merged, upstream=read.upstream, upstreams=read.upstreams)
+        else:
+            merged = _adopt(merged, read, path)
     return merged
 
 
-def _adopt(kept: Any, read: Any, path: KeyPath) -> Any:
+def _adopt(kept: T, read: T, path: KeyPath) -> T:
     """Return a table with what is read at one path; a map of names is read as a whole."""
     if not path or not isinstance(kept, Struct):
         return read

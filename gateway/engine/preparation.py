@@ -84,15 +84,8 @@ class Preparation:
         """
         if request.agents is not None:
             raise agents_off()
-        parent_id = request.fields.previous_response_id
-        kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
-        if needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
-            await self._store.verify()
-        if (request.store or hold is not None) and self._room.is_limited:
-            await self._room.check(caller.principal)
-        source = kept or hold
-        stored = source.items if source else await self._archive.load_history(caller.principal, parent_id)
-        history = drop_incomplete_calls(decode_item(item) for item in stored)
+        lineage = await self._find_lineage(caller, request, continuation, hold)
+        history = drop_incomplete_calls(decode_item(item) for item in lineage.history)
         new = await self._archive.resolve_references(caller.principal, request.items)
         if hold is not None:
             history = hold.recall(history, new)
@@ -105,14 +98,13 @@ class Preparation:
             decisions = settle_approvals(items, len(history), complete=not request.compacts)
             require_servers(decisions, request.toolset.hosted)
         window = self._compaction.find_window(caller.principal, request, items, len(history))
-        settings = self._settings
         if request.toolset.unsupported:
             self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
         turn = Turn(
             build_response(
                 request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
             ),
-            settings.limits,
+            self._settings.limits,
             self._ids.mint,
             carriage=request.toolset.carriage,
             used_call_ids=call_ids(items),
@@ -124,14 +116,27 @@ class Preparation:
             inputs=new,
             items=request.toolset.carriage.carry(told) if window is None else window.show(),
             turn=turn,
-            lineage=Lineage(
-                history=stored,
-                parent_id=parent_id if kept is None or kept.stored else None,
-                continuation=continuation,
-                hold=hold,
-            ),
+            lineage=lineage,
             route=route,
-            settings=settings,
+            settings=self._settings,
             open_tools=find_tools(self._tools, caller, request, turn, items, len(history)),
             window=window,
+        )
+
+    async def _find_lineage(
+        self, caller: Caller, request: CreateRequest, continuation: Continuation | None, hold: Hold | None
+    ) -> Lineage:
+        """Return what a request continues, having made sure that the response can be stored if it is to be."""
+        parent_id = request.fields.previous_response_id
+        kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
+        if needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
+            await self._store.verify()
+        if (request.store or hold is not None) and self._room.is_limited:
+            await self._room.check(caller.principal)
+        source = kept or hold
+        return Lineage(
+            history=source.items if source else await self._archive.load_history(caller.principal, parent_id),
+            parent_id=parent_id if kept is None or kept.stored else None,
+            continuation=continuation,
+            hold=hold,
         )

@@ -48,7 +48,7 @@ from gateway.ports.storage import (
     UsageCount,
     UsageFlush,
 )
-from gateway.ports.stored import StoredAgent, StoredItem, StoredResponse
+from gateway.ports.stored import StoredItem, StoredResponse
 from gateway.ports.tools import (
     ApprovedCall,
     HostedCall,
@@ -61,6 +61,7 @@ from gateway.ports.tools import (
     Toolkit,
     Tools,
 )
+from gateway.protocol.agents.stored import StoredAgent
 
 __all__ = [
     "ApiKey",

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from gateway.ports.background import BackgroundRuns
 from gateway.ports.leases import Leases
-from gateway.ports.stored import StoredAgent, StoredItem, StoredResponse
+from gateway.ports.stored import StoredItem, StoredResponse
+from gateway.protocol.agents.stored import StoredAgent
 
 if TYPE_CHECKING:
     from gateway.ports.conversations import ConversationStore

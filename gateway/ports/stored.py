@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from gateway.protocol.agents.stored import StoredAgent
+
 
 class StoredItem(Struct, frozen=True, kw_only=True):
     """One item of a response, stored once.
@@ -26,22 +28,6 @@ class StoredItem(Struct, frozen=True, kw_only=True):
     call_id: str | None = None
     status: str | None = None
     agent: str = "/root"
-
-
-class StoredAgent(Struct, frozen=True, kw_only=True):
-    """One agent of a multi-agent response, as it is left by that response.
-
-    Attributes:
-        path: its path, for example `/root/alpha`; an agent has one row at most in a response.
-        parent_path: path of the agent that started it, None for the root.
-        status: what it is at, for people who look into the database.
-        state: the agent, or what the response changed of it, encoded; the store does not look inside.
-    """
-
-    path: str
-    status: str
-    state: bytes
-    parent_path: str | None = None
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):

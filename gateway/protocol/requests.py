@@ -207,11 +207,7 @@ def check_request(
         agents = read_agents(fields, fields.multi_agent, policy.agents, has_header=agents_header)
     _refuse_unsupported(fields, UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED)
     if fields.background and fields.store is False:
-        raise InvalidRequest(
-            "A background response is read from where it is stored; send store: true, or leave 'store' out.",
-            code="invalid_value",
-            param="store",
-        )
+        raise _nowhere_to_read()
     extras = _read_extras(raw, policy)
     generate = not (on_websocket and _is_warm_up(fields))
     if not fields.model:
@@ -220,11 +216,7 @@ def check_request(
     if fields.conversation is not None:
         conversation_id = read_conversation_id(fields.conversation, fields.previous_response_id)
     if not fields.input and fields.previous_response_id is None and conversation_id is None and generate:
-        raise InvalidRequest(
-            "Missing required parameter: 'input'. It may be empty only with 'previous_response_id' or 'conversation'.",
-            code="missing_required_parameter",
-            param="input",
-        )
+        raise _nothing_to_say()
     given, compacts = split_trigger(fields.input)
     if (fields.context_management or compacts) and policy.compact_threshold is None:
         raise refuse_compaction("input" if compacts else "context_management")
@@ -353,6 +345,22 @@ def read_json(text: bytes, max_depth: int, *, what: str) -> Any:
         raise InvalidRequest(f"The {what} is {error}.", code="invalid_json") from None
     except ValueError as error:
         raise InvalidRequest(f"The {what} is not valid JSON: {error}.", code="invalid_json") from None
+
+
+def _nowhere_to_read() -> InvalidRequest:
+    return InvalidRequest(
+        "A background response is read from where it is stored; send store: true, or leave 'store' out.",
+        code="invalid_value",
+        param="store",
+    )
+
+
+def _nothing_to_say() -> InvalidRequest:
+    return InvalidRequest(
+        "Missing required parameter: 'input'. It may be empty only with 'previous_response_id' or 'conversation'.",
+        code="missing_required_parameter",
+        param="input",
+    )
 
 
 def _is_warm_up(fields: CreateFields) -> bool:

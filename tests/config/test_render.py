@@ -130,7 +130,8 @@ def test_the_schema_refuses_what_the_gateway_refuses(validator, problems, text):
 def test_the_schema_knows_every_default(validator):
     definitions = {name.lower(): definition for name, definition in validator.schema["$defs"].items()}
     for path, leaf in LEAVES:
-        entry = definitions[f"{path[0].replace('_', '')}config"]["properties"][path[1]]
+        *sections, key = path
+        entry = definitions[f"{sections[-1].replace('_', '')}config"]["properties"][key]
         default = leaf.default.reveal() if leaf.secret and leaf.default else leaf.default
         assert entry["default"] == (list(default) if isinstance(default, tuple) else default)
         assert entry["description"] == leaf.description

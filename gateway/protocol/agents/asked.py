@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from gateway.protocol.agents.actions import ACTIONS
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.inputs import json_type
 from gateway.protocol.items import TREE_TYPES
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 BETA_HEADER: Final = b"openai-beta"
 BETA_TOKEN: Final = b"responses_multi_agent=v1"
-_ACTIONS: Final = ("spawn_agent", "send_message", "followup_task", "wait_agent", "interrupt_agent", "list_agents")
 _ENABLED: Final = "multi_agent.enabled"
 _LIMIT: Final = "multi_agent.max_concurrent_subagents"
 _KEYS: Final = frozenset({"enabled", "max_concurrent_subagents"})
@@ -213,9 +213,9 @@ def _check_names(tools: Sequence[Any], path: str) -> None:
         name, kind, place = tool.get("name"), tool.get("type"), f"{path}[{index}]"
         if kind == "namespace" and isinstance(tool.get("tools"), list):
             _check_names(tool["tools"], f"{place}.tools")
-        elif kind in ("function", "custom") and isinstance(name, str) and name in _ACTIONS:
+        elif kind in ("function", "custom") and isinstance(name, str) and name in ACTIONS:
             raise InvalidRequest(
-                f"The tool name '{name}' is taken: it is an action of the agents. Give the tool another one.",
+                f"'{place}.name' is '{name}', which is what an action of the agents is called. Give it another name.",
                 code="invalid_value",
                 param=f"{place}.name",
             )

@@ -76,9 +76,10 @@ def _object(properties: dict[str, Schema], required: list[str], **more: Any) -> 
 
 
 def _build_agents() -> Schema:
-    limit = {"oneOf": [{"type": "integer", "minimum": 1}, _NULL]}
-    properties = {"enabled": {"type": "boolean"}, "max_concurrent_subagents": limit}
-    return _object(properties, ["enabled"], additionalProperties=False)
+    limit: Schema = {"oneOf": [{"type": "integer", "minimum": 1}, _NULL]}
+    return _object(
+        {"enabled": {"type": "boolean"}, "max_concurrent_subagents": limit}, ["enabled"], additionalProperties=False
+    )
 
 
 def _build_request() -> Schema:

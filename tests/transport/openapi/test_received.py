@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from gateway.protocol.agents.asked import AgentsPolicy
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.inputs import MEDIA_PARTS, OTHER_PARTS, REQUIRED_TEXT, REQUIRED_VALUES, TEXT_PARTS
 from gateway.protocol.items import INPUT_TYPES
@@ -14,7 +15,12 @@ from gateway.transport.openapi.docs import ApiDocs
 
 DOCUMENT = msgspec.json.decode(ApiDocs().document.body)
 VALIDATOR = Draft202012Validator({"$ref": "#/components/schemas/CreateRequest", **DOCUMENT})
-POLICY = RequestPolicy(compact_threshold=100, allow_fields=OPERATORS_FIELDS, remote_images=True)
+POLICY = RequestPolicy(
+    compact_threshold=100,
+    allow_fields=OPERATORS_FIELDS,
+    remote_images=True,
+    agents=AgentsPolicy(needs_header=False),
+)
 MESSAGE = {"role": "user", "content": "hi"}
 
 
