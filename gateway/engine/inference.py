@@ -151,6 +151,7 @@ class Inference:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
         telling = self._telling
         round_, ingest, keep = telling.round, self._turn.ingest, telling.outbox.add
+        ingest_delta, keep_delta = self._turn.ingest_delta, telling.outbox.add_delta
         tells = telling.channel is not None
         for name, data in blocks:
             if (not data or data[0] != _BRACE) and data.strip() in _NO_EVENTS:
@@ -160,6 +161,11 @@ class Inference:
             event = parse(name, data)
             if type(event) is Unknown:
                 self._metrics.unknown_events_total.inc()
+                continue
+            delta = ingest_delta(round_, event)
+            if delta is not None:
+                if tells:
+                    keep_delta(delta)
                 continue
             out = ingest(round_, event)
             if tells:

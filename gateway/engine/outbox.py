@@ -75,7 +75,7 @@ class Outbox:
         """
         data = codec.encode(event)
         if len(data) > self._longest:
-            raise self._refuse(event)
+            raise self._refuse(event.sequence_number)
         return data
 
     def add(self, event: Event, data: bytes | None = None) -> None:
@@ -88,13 +88,27 @@ class Outbox:
         if data is None:
             data = codec.encode(event)
             if len(data) > self._longest:
-                raise self._refuse(event)
+                raise self._refuse(event.sequence_number)
         if len(data) > self._largest:
             self._largest = len(data)
         if not self.first_delta and kind in _TOLD_DELTAS:
-            self.first_delta = time.perf_counter()
-            self._metrics.defer(self._metrics.ttft_seconds.observe, self.first_delta - self.began)
+            self._note_first()
         self._batch.append((events.NAMES[kind], data))
+
+    def add_delta(self, event: EncodedEvent) -> None:
+        """Keep the delta that the turn has just told, encoded already.
+
+        Raises:
+            ResourceLimitExceeded: as `encode`.
+        """
+        size = len(event[1])
+        if size > self._largest:
+            if size > self._longest:
+                raise self._refuse(self._turn.next_number - 1)
+            self._largest = size
+        if not self.first_delta:
+            self._note_first()
+        self._batch.append(event)
 
     def add_first(self, forms: Iterable[Event]) -> None:
         """Keep the first form of an event that fits; the minimal `error` event may always be sent."""
@@ -126,8 +140,12 @@ class Outbox:
         """Take no note of how long the next read is in coming: it is not the engine that is waited for."""
         self._last_read = 0.0
 
-    def _refuse(self, event: Event) -> ResourceLimitExceeded:
-        self._turn.rewind(event.sequence_number)
+    def _note_first(self) -> None:
+        self.first_delta = time.perf_counter()
+        self._metrics.defer(self._metrics.ttft_seconds.observe, self.first_delta - self.began)
+
+    def _refuse(self, number: int) -> ResourceLimitExceeded:
+        self._turn.rewind(number)
         return self._limits.exceeded("max_stream_event_bytes")
 
     def count(self) -> None:

@@ -2,18 +2,23 @@
 
 from typing import Any
 
-from gateway.protocol.events import Event
+from gateway.protocol import codec
+from gateway.protocol.events import NAMES
 from gateway.protocol.ledger import Ledger, text_bytes
 from gateway.protocol.parts import Part
 from gateway.protocol.slots import Slot
 from gateway.protocol.upstream_events import TextDelta
+
+# What stands for number and text in the JSON of an event that has neither; the ids in it are ours, and hold no such.
+_NO_NUMBER = b":-1,"
+_NO_TEXT = b'""'
 
 
 class Flow:
     """A text of which the client has seen everything, so that its next delta is all there is to tell.
 
     Such a delta is neither looked up nor compared with the state of its part again, so anything else that the engine
-    says in the round ends the flow.
+    says in the round ends the flow. All its events are the same JSON but for number and text, and are written as that.
 
     Args:
         first: the delta it begins with, which has been told.
@@ -22,7 +27,10 @@ class Flow:
         ledger: charged for the text.
     """
 
-    __slots__ = ("_index", "_item_id", "_kind", "_ledger", "_output_index", "_part", "_slot")
+    __slots__ = (
+        "_head", "_index", "_item_id", "_kind", "_ledger", "_middle", "_name", "_output_index", "_part", "_slot",
+        "_tail",
+    )  # fmt: skip
 
     def __init__(self, first: Any, slot: Slot, part: Part, ledger: Ledger) -> None:
         self._kind: type[Any] = type(first)
@@ -32,9 +40,19 @@ class Flow:
         self._slot = slot
         self._part = part
         self._ledger = ledger
+        form = part.empty_delta(slot)
+        self._name = NAMES[type(form)]
+        self._head, _, rest = codec.encode(form).partition(_NO_NUMBER)
+        self._middle, _, self._tail = rest.rpartition(_NO_TEXT)
 
-    def tell(self, event: Any) -> Event | None:
-        """Return the client's event for a delta that goes on with the text; None, and nothing done, for another event.
+    def tell(self, event: Any, number: int) -> tuple[bytes, bytes] | None:
+        """Return `type` and JSON of the client's event for a delta that goes on with the text.
+
+        For any other event it is None, and nothing is done.
+
+        Args:
+            event: what the engine said.
+            number: the sequence number of the client's event.
 
         Raises:
             ResourceLimitExceeded: the ledger refused the text.
@@ -56,4 +74,5 @@ class Flow:
         elif not size:
             return None
         self._ledger.grow(self._slot, size)
-        return self._part.say(delta, self._slot)
+        self._part.grow(delta)
+        return self._name, b"%b:%d,%b%b%b" % (self._head, number, self._middle, codec.encode(delta), self._tail)

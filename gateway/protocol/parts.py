@@ -73,7 +73,7 @@ class Part:
 
     @property
     def flows(self) -> bool:
-        """Whether the client has seen everything of this part, and a delta is all there is to tell, with `say`."""
+        """Whether the client has seen everything of this part, and a delta is all there is to tell."""
         return (
             self.announced
             and not self.settled
@@ -83,10 +83,13 @@ class Part:
             and self.mirror is None
         )
 
-    def say(self, delta: str, owner: Owner) -> Event:
-        """Append a delta and return its event."""
+    def grow(self, delta: str) -> None:
+        """Append text that the client is told of by who calls."""
         self._chunks.append(delta)
-        return self._delta(delta, owner)
+
+    def empty_delta(self, owner: Owner) -> Event:
+        """Return the event that tells of more text, with none."""
+        return self._delta("", owner)
 
     def settle(self, *, close: bool) -> None:
         """Make the text final, that of a mirror too; closed, nothing of the part will change any more."""

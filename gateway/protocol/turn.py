@@ -1,4 +1,4 @@
-"""One whole response: lifecycle, items, ledger and numbering. `Turn.ingest` is the only way in.
+"""One whole response: lifecycle, items, ledger and numbering. `Turn.ingest` is the way in.
 
 A turn never awaits and never reads a clock: time comes as an argument, ids from the callable it was given. Its owner
 moves the bytes.
@@ -137,13 +137,23 @@ class Turn:
             UpstreamError: the engine reported a failure.
             ResourceLimitExceeded: the turn would retain more than `max_retained_bytes`.
         """
-        flow = round_.flow
-        if flow is not None and (told := flow.tell(event)) is not None:
-            told.sequence_number = self._next
-            self._next += 1
-            return [told]
         self._take(round_, event)
         return self._hand_over()
+
+    def ingest_delta(self, round_: Round, event: up.UpstreamEvent) -> tuple[bytes, bytes] | None:
+        """Take more of the text that grows, and return `type` and JSON of the client's event.
+
+        It is None, and nothing is done, for anything else, which `ingest` takes. That takes deltas as well; this is
+        the short way for what most events are.
+
+        Raises:
+            ResourceLimitExceeded: as `ingest`.
+        """
+        flow = round_.flow
+        told = flow.tell(event, self._next) if flow is not None else None
+        if told is not None:
+            self._next += 1
+        return told
 
     def ingest_body(self, round_: Round, body: Any) -> list[Event]:
         """Take a whole JSON answer, item by item, through `ingest`.
