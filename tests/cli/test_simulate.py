@@ -18,7 +18,9 @@ def running(tmp_path):
     """Start `gateway simulate` on a free port with a script; yield the process and its address."""
     script = tmp_path / "script.json"
     script.write_text('[{"match": "scripted", "json": {"from": "script"}}]')
-    arguments = ["simulate", "--port", "0", "--itl", "0", "--script", str(script)]
+    agents = tmp_path / "agents.toml"
+    agents.write_text("'/root' = '@say I am the root.'")
+    arguments = ["simulate", "--port", "0", "--itl", "0", "--script", str(script), "--agents", str(agents)]
     code = "import sys; from gateway.cli.main import main; main(sys.argv[1:])"
     with subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -67,8 +69,16 @@ def test_faulty_script_is_wrong_usage(tmp_path):
     assert "statsu" in result.output
 
 
+def test_a_faulty_file_of_agents_is_wrong_usage(tmp_path):
+    agents = tmp_path / "agents.toml"
+    agents.write_text("'/root' = 3")
+    result = CliRunner().invoke(command, ["--agents", str(agents)])
+    assert result.exit_code == 2
+    assert "agents.toml" in result.output
+
+
 def test_help():
     result = CliRunner().invoke(command, ["--help"])
     assert result.exit_code == 0
-    for option in ("--host", "--port", "--script", "--itl"):
+    for option in ("--host", "--port", "--script", "--agents", "--itl"):
         assert option in result.output

@@ -5,11 +5,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from gateway.upstream.simulated.agents import AgentScripts
 from gateway.upstream.simulated.chat import ChatWriter, read_chat
 from gateway.upstream.simulated.fixture import Fixture, find_fixture
 from gateway.upstream.simulated.outbound import Message, Outbound, Send
@@ -55,10 +57,18 @@ class Simulator:
     Args:
         itl: seconds between tokens, for models without a pace of their own.
         script: replies that come before the models' own, each used once.
+        agents: what agents are told to do, in place of their messages.
     """
 
-    def __init__(self, *, itl: float = 0.0, script: Sequence[ScriptedReply] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        itl: float = 0.0,
+        script: Sequence[ScriptedReply] = (),
+        agents: AgentScripts = MappingProxyType({}),
+    ) -> None:
         self._itl = itl
+        self._agents = agents
         self._script = list(script)
         self._answers: set[asyncio.Task[str]] = set()
         self.received: deque[Received] = deque(maxlen=_REMEMBERED_REQUESTS)
@@ -143,7 +153,7 @@ class Simulator:
             if fixture is not None:
                 await _send_fixture(fixture, out, stream=bool(body.get("stream")), chat=chat)
                 return f"{body['model']} sent"
-            asked = read_request(read_chat(body) if chat else body)
+            asked = read_request(read_chat(body) if chat else body, self._agents)
             persona = find_persona(asked.model)
             if persona is None:
                 message = f"The model `{asked.model}` does not exist."

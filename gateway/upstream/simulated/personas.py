@@ -3,7 +3,7 @@
 import enum
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -69,21 +69,29 @@ def find_persona(model: str) -> Persona | None:
 
 
 def _converse(asked: Asked) -> Plan:
-    wanted = read_directives(asked.messages[-1]) if asked.messages else Directives()
+    told = asked.script if asked.script is not None else asked.messages[-1] if asked.messages else None
+    wanted = Directives() if told is None else read_directives(told)
     if asked.functions and (calls := wanted.calls_after(len(asked.outputs))):
         return Plan([_call_wanted(asked, call) for call in calls])
     if asked.must_call and not asked.outputs:
         return _call(asked, 1)
     if wanted.words is not None:
         return Plan([Say(wanted.words)])
-    if asked.outputs:
-        return Plan([Say("The tool answered: " + "; ".join(_quote(output) for output in asked.outputs) + ".")])
+    if asked.outputs or asked.letters:
+        return Plan([Say(" ".join(_report(asked)))])
     *earlier, last = asked.messages or [""]
     text = f"You said {_quote(last)}." if last else "You said nothing yet."
     if earlier:
         times = "once" if len(earlier) == 1 else f"{len(earlier)} times"
         text += f" Before that you wrote {times}, first {_quote(earlier[0])}."
     return Plan([Say(text + " I am a simulated model, but I read all of it.")])
+
+
+def _report(asked: Asked) -> Iterator[str]:
+    if asked.outputs:
+        yield "The tool answered: " + "; ".join(map(_quote, asked.outputs)) + "."
+    if asked.letters:
+        yield "Other agents wrote: " + "; ".join(map(_quote, asked.letters)) + "."
 
 
 def _call_wanted(asked: Asked, wanted: Wanted) -> Step:

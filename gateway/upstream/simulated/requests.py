@@ -1,11 +1,14 @@
 """What the simulator reads in a request, and what vLLM would refuse in it."""
 
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from gateway.protocol.agents.paths import ROOT
 from gateway.upstream.replay import join_text
+from gateway.upstream.simulated.agents import AgentScripts, find_agent, read_letter
 from gateway.upstream.simulated.plan import split_tokens
 from gateway.upstream.vllm import accepts_include, accepts_service_tier
 
@@ -26,15 +29,19 @@ class Asked(Struct, frozen=True):
 
     Attributes:
         body: the request body.
-        messages: text of the user messages, oldest first.
-        outputs: tool outputs since the last user message.
+        messages: text of the user messages and of the work other agents gave, oldest first.
+        outputs: tool outputs since the last of them.
         tokens: words in the input.
+        letters: what other agents wrote besides, since then.
+        script: what the agent is told to do, in place of the last message.
     """
 
     body: dict[str, Any]
     messages: list[str]
     outputs: list[str]
     tokens: int
+    letters: list[str] = []
+    script: str | None = None
 
     @property
     def model(self) -> str:
@@ -81,8 +88,12 @@ def decode_body(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def read_request(body: dict[str, Any]) -> Asked:
+def read_request(body: dict[str, Any], agents: AgentScripts = MappingProxyType({})) -> Asked:
     """Return the request as the model sees it.
+
+    Args:
+        body: the request.
+        agents: what agents are told to do.
 
     Raises:
         Refusal: it lacks its input or holds something vLLM refuses.
@@ -94,7 +105,7 @@ def read_request(body: dict[str, Any]) -> Asked:
         raise Refusal(400, "1 validation error: input", param="body.input", type="Bad Request")
     if not source:
         raise Refusal(400, "Cannot apply chat template to an empty conversation. Provide at least one message.")
-    asked = _read_items(body, source)
+    asked = _read_items(body, source, agents)
     _check_options(body)
     _check_items(source)
     if asked.tokens > MAX_MODEL_LEN:
@@ -121,19 +132,33 @@ def count_messages(body: dict[str, Any]) -> int:
     return sum(len(split_tokens(text)) for text in texts)
 
 
-def _read_items(body: dict[str, Any], items: list[dict[str, Any]]) -> Asked:
+def _read_items(body: dict[str, Any], items: list[dict[str, Any]], agents: AgentScripts) -> Asked:
     messages: list[str] = []
     outputs: list[str] = []
-    tokens = len(split_tokens(str(body.get("instructions") or "")))
+    letters: list[str] = []
+    instructions = str(body.get("instructions") or "")
+    tokens = len(split_tokens(instructions))
+    instructions += "".join(_read_text(item) for item in items if item.get("role") in ("system", "developer"))
+    agent, tasks = find_agent(instructions), 0
     for item in items:
         text = _read_text(item)
         tokens += len(split_tokens(text))
         if item.get("type") == "function_call_output":
             outputs.append(text)
         elif item.get("role") == "user":
-            messages.append(text)
-            outputs = []
-    return Asked(body, messages, outputs, tokens)
+            letter = read_letter(text)
+            if letter is not None and not letter.is_task:
+                letters.append(letter.text)
+                continue
+            # What a fork copied was for another agent.
+            tasks += (letter.recipient if letter is not None else ROOT) == agent
+            messages.append(text if letter is None else letter.text)
+            outputs, letters = [], []
+    script = None
+    if agent is not None and agent in agents and body.get("tools"):
+        scripts = agents[agent]
+        script = scripts[min(max(tasks, 1), len(scripts)) - 1]
+    return Asked(body, messages, outputs, tokens, letters, script)
 
 
 def _read_text(item: dict[str, Any]) -> str:

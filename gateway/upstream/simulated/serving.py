@@ -4,11 +4,13 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import uvicorn
 from msgspec import Struct
 
+from gateway.upstream.simulated.agents import AgentScripts
 from gateway.upstream.simulated.app import Simulator
 from gateway.upstream.simulated.script import ScriptedReply
 
@@ -42,7 +44,12 @@ class _EmbeddedServer(uvicorn.Server):
 
 @asynccontextmanager
 async def serve_simulator(
-    *, host: str = "127.0.0.1", port: int = 0, itl: float = 0.0, script: Sequence[ScriptedReply] = ()
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    itl: float = 0.0,
+    script: Sequence[ScriptedReply] = (),
+    agents: AgentScripts = MappingProxyType({}),
 ) -> AsyncIterator[Served]:
     """Serve a simulator in the running loop until the block ends.
 
@@ -51,11 +58,12 @@ async def serve_simulator(
         port: port to listen on, 0 for a free one.
         itl: seconds between tokens.
         script: replies that come before the models' own.
+        agents: what agents are told to do, in place of their messages.
 
     Raises:
         OSError: the address is taken or not this machine's.
     """
-    simulator = Simulator(itl=itl, script=script)
+    simulator = Simulator(itl=itl, script=script, agents=agents)
     application: Any = simulator
     config = uvicorn.Config(
         application,
