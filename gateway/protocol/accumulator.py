@@ -16,7 +16,7 @@ from gateway.protocol.citations import Sources
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import Event, read_hosted
 from gateway.protocol.flow import Flow
-from gateway.protocol.items import OutputItem
+from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.ledger import VALUE_BYTES, Ledger, charge, text_bytes
 from gateway.protocol.naming import Naming
 from gateway.protocol.parts import (
@@ -52,6 +52,9 @@ class Accumulator:
         sources: what texts from now on may cite, None for nothing.
     """
 
+    NAMING: ClassVar[type[Naming]] = Naming
+    ANNOUNCER: ClassVar[type[Announcer]] = Announcer
+
     def __init__(
         self,
         ledger: Ledger,
@@ -61,9 +64,9 @@ class Accumulator:
         summary_mode: SummaryMode = "off",
     ) -> None:
         self._ledger = ledger
-        self._naming = Naming(mint, carriage, used_call_ids)
+        self._naming = self.NAMING(mint, carriage, used_call_ids)
         self._summary_mode = summary_mode
-        self._announcer = Announcer()
+        self._announcer = self.ANNOUNCER()
         self.sources: Sources | None = None
 
     @property
@@ -103,7 +106,7 @@ class Accumulator:
         if not all(slot.ready for slot in round_.queue):
             raise UpstreamError("The upstream sent a tool call without a name.", code="upstream_invalid_event")
         if truncated and last is not None:
-            self._ledger.replace(last, last.charge("incomplete"))
+            self._ledger.replace(last, self._charge(last, "incomplete"))
         return self._announcer.end(round_, "incomplete" if truncated else "completed")
 
     def open(self, round_: Round, slots: Iterable[Slot]) -> list[Event]:
@@ -116,7 +119,7 @@ class Accumulator:
 
     def conclude(self, round_: Round, slot: Slot) -> list[Event]:
         """Return what can be told now that nothing is awaited for an item any more."""
-        self._ledger.replace(slot, slot.charge())
+        self._ledger.replace(slot, self._charge(slot))
         return self._announcer.conclude(round_)
 
     def abandon(self, round_: Round) -> list[Event]:
@@ -162,12 +165,15 @@ class Accumulator:
         round_.take(slot, item_id, index)
         return slot
 
+    def _charge(self, slot: Slot, status: Status = "completed") -> int:
+        return slot.charge(status)
+
     def _close(self, slot: Slot) -> None:
         for part in slot.texts():
             self._end_part(slot, part)
         slot.close()
         if isinstance(slot, CallSlot) and slot.carried is not None:
-            self._ledger.replace(slot, slot.charge())
+            self._ledger.replace(slot, self._charge(slot))
 
     def _take_snapshot(self, slot: Slot, item: dict[str, Any]) -> None:
         if item.get("type") != slot.engine_type:
@@ -182,7 +188,7 @@ class Accumulator:
         else:
             assert isinstance(slot, OpaqueSlot)
             slot.item = {**item, "id": slot.id}
-            self._ledger.replace(slot, slot.charge())
+            self._ledger.replace(slot, self._charge(slot))
 
     def _take_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
         if isinstance(part, OpaquePart):

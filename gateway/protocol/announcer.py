@@ -143,11 +143,14 @@ class Announcer:
             if not slot.announced:
                 if round_.held is not None:
                     out += self.release(round_, "completed")
-                slot.announced = True
-                slot.output_index = len(self._told)
-                self._told.append(slot)
-                out.append(OutputItemAdded(output_index=slot.output_index, item=slot.skeleton()))
+                out += self._begin(round_, slot)
             out += slot.flush()
             if not slot.closed or slot.awaits:
                 return
             round_.held = round_.queue.popleft()
+
+    def _begin(self, round_: Round, slot: Slot) -> list[Event]:  # noqa: ARG002 - whose round it is matters in trees
+        slot.announced = True
+        slot.output_index = len(self._told)
+        self._told.append(slot)
+        return [OutputItemAdded(output_index=slot.output_index, item=slot.skeleton())]

@@ -5,7 +5,7 @@ moves the bytes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Raw, ValidationError, structs
 
@@ -58,6 +58,8 @@ class Turn:
         summary_mode: how reasoning text is told.
     """
 
+    ITEMS: ClassVar[type[Accumulator]] = Accumulator
+
     def __init__(
         self,
         response: Response,
@@ -77,7 +79,7 @@ class Turn:
         self.usage: Usage | None = None
         self._reason: str | None = None
         self._mint = mint
-        self._items = Accumulator(
+        self._items = self.ITEMS(
             self.ledger,
             mint,
             carriage or Carriage(),
@@ -198,7 +200,7 @@ class Turn:
             ResourceLimitExceeded: as `ingest`.
         """
         slots = [self._items.naming.list_tools(label) for label in labels]
-        return slots, self._number(self._items.open(round_, slots))
+        return slots, self._tell(round_, self._items.open(round_, slots))
 
     def open_approved(
         self, round_: Round, calls: Iterable[tuple[HostedTool, str, str]]
@@ -213,7 +215,7 @@ class Turn:
             ResourceLimitExceeded: as `ingest`.
         """
         slots = [self._items.naming.call_approved(*call) for call in calls]
-        return slots, self._number(self._items.open(round_, slots))
+        return slots, self._tell(round_, self._items.open(round_, slots))
 
     def conclude_call(self, round_: Round, slot: HostedSlot, result: HostedResult) -> list[Event]:
         """Take the result of a call; what is told follows the order of the items, not of the results.
@@ -224,7 +226,7 @@ class Turn:
         slot.conclude(result)
         if result.sources:
             self.permit_citing(result.sources)
-        return self._number(self._items.conclude(round_, slot))
+        return self._tell(round_, self._items.conclude(round_, slot))
 
     def conclude_listing(self, round_: Round, slot: ListingSlot, listed: Listed) -> list[Event]:
         """Take what came of asking a server for its tools, as `conclude_call`.
@@ -233,7 +235,7 @@ class Turn:
             ResourceLimitExceeded: as `ingest`.
         """
         slot.conclude(listed)
-        return self._number(self._items.conclude(round_, slot))
+        return self._tell(round_, self._items.conclude(round_, slot))
 
     @property
     def is_cut_short(self) -> bool:
@@ -337,6 +339,9 @@ class Turn:
 
     def _hand_over(self) -> list[Event]:
         out, self._owed = self._owed, []
+        return self._number(out)
+
+    def _tell(self, round_: Round, out: list[Event]) -> list[Event]:  # noqa: ARG002 - whose it is matters in trees
         return self._number(out)
 
     def _end_round(self, round_: Round, event: up.Ended) -> None:
