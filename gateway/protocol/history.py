@@ -12,6 +12,13 @@ _SEARCHES = ("tool_search_call", "tool_search_output")
 _OTHER_OUTPUTS = {"local_shell_call": "function_call_output"}
 
 
+def is_answer(call: str, output: str) -> bool:
+    """Tell whether an item of one type answers a call of another."""
+    if call == "mcp_approval_request":
+        return output == "mcp_approval_response"
+    return output in (CLIENT_CALLS[call], _OTHER_OUTPUTS.get(call))
+
+
 def drop_incomplete_calls(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the items a model is shown: a call that was cut short is neither pending nor repeated."""
     return [item for item in history if not (item.get("type") in CLIENT_CALLS and item.get("status") == "incomplete")]
@@ -43,7 +50,7 @@ def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any
             pending[call_id] = str(kind)
         elif kind in CLIENT_OUTPUTS:
             waiting = pending.get(call_id)
-            if waiting is not None and kind in (CLIENT_CALLS[waiting], _OTHER_OUTPUTS.get(waiting)):
+            if waiting is not None and is_answer(waiting, str(kind)):
                 del pending[call_id]
                 answered.add(call_id)
             elif position >= first_new:
@@ -75,7 +82,7 @@ def drop_orphaned_outputs(history: Iterable[dict[str, Any]]) -> list[dict[str, A
             pending[call_id] = str(kind)
         elif kind in CLIENT_OUTPUTS and not (kind in _SEARCHES and not item.get("call_id")):
             waiting = pending.get(call_id)
-            if waiting is None or kind not in (CLIENT_CALLS[waiting], _OTHER_OUTPUTS.get(waiting)):
+            if waiting is None or not is_answer(waiting, str(kind)):
                 continue
             del pending[call_id]
         kept.append(item)

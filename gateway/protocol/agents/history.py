@@ -1,8 +1,66 @@
-"""What a model is shown of the items that only a tree of agents has."""
+"""Histories of agents: which items are calls and outputs, and what a model is shown of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from gateway.protocol.agents.mail import Item
+from gateway.protocol.agents.mail import Item, read_mail
+from gateway.protocol.items import CLIENT_CALLS, CLIENT_OUTPUTS
+
+CALL = "multi_agent_call"
+OUTPUT = "multi_agent_call_output"
+MESSAGE = "agent_message"
+NOTE = "agent_note"
+
+# What stands for the output of a call whose round was interrupted.
+INTERRUPTED = '{"status": "interrupted"}'
+
+
+def read_call(item: Item) -> str | None:
+    """Return the id of the call that an item makes, if it does: one that has or will have an output of its own."""
+    kind = item.get("type")
+    if kind in CLIENT_CALLS or kind == CALL:
+        return item.get("call_id") or None
+    return item.get("id") if kind == "mcp_approval_request" else None
+
+
+def read_output(item: Item) -> str | None:
+    """Return the id of the call that an item answers, if it does."""
+    kind = item.get("type")
+    if kind in CLIENT_OUTPUTS or kind == OUTPUT:
+        return item.get("call_id") or None
+    return item.get("approval_request_id") if kind == "mcp_approval_response" else None
+
+
+def is_cut_short(item: Item) -> bool:
+    """Tell whether an item is a call that its model could not finish, which nobody is to carry out or to see."""
+    return item.get("type") in CLIENT_CALLS and item.get("status") == "incomplete"
+
+
+def match_calls(items: Sequence[Item]) -> dict[int, int | None]:
+    """Return where the output of each call is, by the call's position; None for calls without one.
+
+    An output belongs to the nearest call of its id before it that has none yet.
+    """
+    found: dict[int, int | None] = {}
+    pending: dict[str, int] = {}
+    for position, item in enumerate(items):
+        if (made := read_call(item)) is not None:
+            pending[made] = position
+            found[position] = None
+        elif (answered := read_output(item)) is not None and answered in pending:
+            found[pending.pop(answered)] = position
+    return found
+
+
+def find_covered(items: Sequence[Item], open_calls: Collection[str]) -> int:
+    """Return how many items a summary may replace: those before the first open call, no output without its call."""
+    matches = match_calls(items)
+    covered = min((at for at in matches if read_call(items[at]) in open_calls), default=len(items))
+    pairs = sorted(((output, call) for call, output in matches.items() if output is not None), reverse=True)
+    for output, call in pairs:
+        if output >= covered:
+            covered = min(covered, call)
+    return covered
 
 
 def recall_agents(items: Sequence[Item]) -> list[Item]:
@@ -11,4 +69,48 @@ def recall_agents(items: Sequence[Item]) -> list[Item]:
     Every output stands right behind its call, whenever it came, and a call that has none because its round was
     interrupted has a stand-in. Calls that were cut short are left out.
     """
-    raise NotImplementedError
+    kept = [item for item in items if not is_cut_short(item)]
+    matches = match_calls(kept)
+    moved = set(matches.values())
+    out: list[Item] = []
+    for position, item in enumerate(kept):
+        if position in moved:
+            continue
+        out.append(_recall(item))
+        if position in matches:
+            answer = matches[position]
+            out.append(_build_output(read_call(item), INTERRUPTED) if answer is None else _recall(kept[answer]))
+    return out
+
+
+def build_note(call_id: str, name: str, output: str) -> Item:
+    """Return what a model is told of an output that came after it had been shown a stand-in."""
+    text = f"[The call of `{name}` ({call_id}), which was interrupted, has its output now.]\n{output}"
+    return {"type": NOTE, "call_id": call_id, "text": text}
+
+
+def _recall(item: Item) -> Item:
+    match item.get("type"):
+        case "multi_agent_call":
+            return {
+                "type": "function_call",
+                "call_id": item["call_id"],
+                "name": item["action"],
+                "arguments": item["arguments"],
+            }
+        case "multi_agent_call_output":
+            return _build_output(item["call_id"], item["output"])
+        case "agent_message":
+            return _build_message(read_mail(item).show())
+        case "agent_note":
+            return _build_message(item["text"])
+        case _:
+            return item
+
+
+def _build_output(call_id: Any, output: str) -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def _build_message(text: str) -> Item:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}

@@ -1,0 +1,45 @@
+"""What a new agent knows of the conversation of the one that spawned it."""
+
+from collections.abc import Sequence
+
+from gateway.protocol.agents.history import MESSAGE, is_cut_short, match_calls, read_call, read_output
+from gateway.protocol.agents.mail import Item, MailKind
+
+
+def fork_history(history: Sequence[Item], turns: int | None) -> list[Item]:
+    """Return the part of a history that a new agent gets.
+
+    Args:
+        history: the parent's, up to before the round that spawns.
+        turns: how many of the last turns; None for all. Each begins with what a user or a task says.
+
+    Returns:
+        The items without reasoning, which only its author's model can use, and without calls that have no output.
+    """
+    taken = history[_find_start(history, turns) :] if turns != 0 else []
+    matches = match_calls(taken)
+    answers = set(matches.values())
+    return [
+        item
+        for position, item in enumerate(taken)
+        if not (
+            item.get("type") == "reasoning"
+            or is_cut_short(item)
+            or (read_call(item) is not None and matches[position] is None)
+            or (read_output(item) is not None and position not in answers)
+        )
+    ]
+
+
+def _find_start(history: Sequence[Item], turns: int | None) -> int:
+    if turns is None:
+        return 0
+    opens = [_opens_turn(item) for item in history]
+    starts = [at for at, opening in enumerate(opens) if opening and not (at and opens[at - 1])]
+    return starts[-turns] if turns <= len(starts) else 0
+
+
+def _opens_turn(item: Item) -> bool:
+    if item.get("type") == MESSAGE:
+        return bool(item["kind"] == MailKind.NEW_TASK)
+    return item.get("type") == "message" and item.get("role") == "user"
