@@ -141,7 +141,7 @@ class Store(Protocol):
         ...
 
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
-        """Return one response with its own items, or None.
+        """Return one response with its own items, or None; its agents stay where they are.
 
         Raises:
             StorageUnavailable: the database does not answer.

@@ -82,9 +82,9 @@ class CachedStore:
             if not fill.counts:
                 return
             if response.parent_id is None:
-                self._keep(key, Link(response.items), began)
+                self._keep(key, Link(response.items, agents=response.agents), began)
             elif parent := self._find_parent(response):
-                self._keep(key, Link(response.items, parent.link), began)
+                self._keep(key, Link(response.items, parent.link, agents=response.agents), began)
 
     async def history(self, principal: str, response_id: str) -> History | None:
         """Return the history from memory, after one short query if it has not been used for a while, else read it.
@@ -165,7 +165,7 @@ class CachedStore:
             began = self._monotonic()
             history = await self._store.history(*key)
             if history is not None and history.settled and fill.counts:
-                self._keep(key, Link(history.items, responses=history.responses), began)
+                self._keep(key, Link(history.items, responses=history.responses, agents=history.tree), began)
             return history
 
     def _keep(self, key: Key, link: Link, proven_at: float) -> None:

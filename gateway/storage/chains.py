@@ -1,12 +1,13 @@
 """Histories in memory: a bounded number of bytes, the least recently used going first."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from sys import getsizeof
 from typing import TypeAlias
 
-from gateway.ports import History, StoredItem
+from gateway.ports import History, StoredAgent, StoredItem
+from gateway.storage.rows import count_agent_bytes
 
 # Owner and id: another owner's id is another key.
 Key: TypeAlias = tuple[str, str]
@@ -14,7 +15,7 @@ Key: TypeAlias = tuple[str, str]
 # A slot of the dictionary with the entry, its key and its time, measured generously.
 _ENTRY_BYTES = 512
 
-# An item without its texts, and each of their characters in its widest form.
+# An item or an agent without its texts, and each of their characters in its widest form.
 _ITEM_BYTES = 640
 _CHARACTER_BYTES = 4
 
@@ -23,31 +24,48 @@ class Link:
     """The end of a history: some items, behind those of an older link that any number of younger ones may share.
 
     Args:
-        items: what this link adds.
+        items: what this link adds; the items of a tree of agents are nobody's history.
         parent: what came before.
         responses: how many responses it adds.
+        agents: what it adds to a tree of agents, None if it is not of one.
 
     Attributes:
         responses: responses of the whole history.
-        item_bytes: JSON of all its items, as the store's bound counts them.
+        item_bytes: JSON of all its items and agents, as the store's bound counts them.
         weight: memory of this link alone, in bytes.
         total_weight: memory of the whole history, in bytes.
         holders: entries and held links that need this one.
     """
 
-    __slots__ = ("_items", "holders", "item_bytes", "parent", "responses", "total_weight", "weight")
+    __slots__ = ("_agents", "_items", "holders", "item_bytes", "parent", "responses", "total_weight", "weight")
 
-    def __init__(self, items: Iterable[StoredItem], parent: "Link | None" = None, *, responses: int = 1) -> None:
-        self._items = tuple(items)
+    def __init__(
+        self,
+        items: Iterable[StoredItem],
+        parent: "Link | None" = None,
+        *,
+        responses: int = 1,
+        agents: Sequence[StoredAgent] | None = None,
+    ) -> None:
+        self._items = tuple(items) if agents is None else ()
+        self._agents = agents if agents is None else tuple(agents)
         self.parent = parent
         self.holders = 0
         self.weight: int = getsizeof(self) + getsizeof(self._items) + sum(map(weigh_item, self._items))
         self.responses: int = responses + (parent.responses if parent else 0)
-        self.item_bytes: int = sum([len(item.data) for item in self._items]) + (parent.item_bytes if parent else 0)
+        self.item_bytes: int = sum([len(item.data) for item in self._items])
+        if self._agents is not None:
+            self.weight += getsizeof(self._agents) + sum(map(weigh_agent, self._agents))
+            self.item_bytes += count_agent_bytes(self._agents)
+        # The agents know all that they need of what came before their tree.
+        if parent is not None and (self._agents is None or parent._agents is not None):  # noqa: SLF001
+            self.item_bytes += parent.item_bytes
         self.total_weight: int = self.weight + (parent.total_weight if parent else 0)
 
     def build_history(self, response_id: str) -> History:
-        """Return all items, oldest first."""
+        """Return all items, oldest first, or all that was kept of the agents of a tree."""
+        if self._agents is not None:
+            return self._build_tree(response_id)
         parts = []
         link: Link | None = self
         while link is not None:
@@ -55,6 +73,15 @@ class Link:
             link = link.parent
         items = tuple(chain.from_iterable(reversed(parts)))
         return History(response_id=response_id, items=items, responses=self.responses)
+
+    def _build_tree(self, response_id: str) -> History:
+        parts = []
+        link: Link | None = self
+        while link is not None:
+            parts.append(link._agents or ())  # noqa: SLF001
+            link = link.parent
+        tree = tuple(chain.from_iterable(reversed(parts)))
+        return History(response_id=response_id, items=(), responses=self.responses, tree=tree)
 
 
 class Entry:
@@ -136,6 +163,12 @@ def weigh_item(item: StoredItem) -> int:
     """Return the memory of an item in bytes, estimated from above: measuring it would cost more than keeping it."""
     characters = len(item.id) + len(item.type) + len(item.call_id or "")
     return _ITEM_BYTES + len(item.data) + _CHARACTER_BYTES * characters
+
+
+def weigh_agent(agent: StoredAgent) -> int:
+    """Return the memory of an agent likewise."""
+    characters = len(agent.path) + len(agent.parent_path or "") + len(agent.status)
+    return _ITEM_BYTES + len(agent.state) + _CHARACTER_BYTES * characters
 
 
 def _weigh_key(key: Key) -> int:

@@ -1,15 +1,15 @@
-"""The effective history of a response: its whole chain in one recursive query."""
+"""The effective history of a response: its whole chain in one recursive query, and the agents of a tree in another."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, literal, select
+from sqlalchemy import CTE, Connection, Row, Select, and_, bindparam, case, func, literal, select
 
 from gateway.ports import ConversationBounds, History, StoredItem
 from gateway.protocol.errors import ConversationNotFound, InvalidRequest
 from gateway.storage.conversations import find_start, read_items
-from gateway.storage.rows import ITEM_COLUMNS, build_items
-from gateway.storage.tables import CallerText, items, responses
+from gateway.storage.rows import AGENT_COLUMNS, ITEM_COLUMNS, build_agents, build_items
+from gateway.storage.tables import CallerText, agents, items, responses
 
 TOO_LONG_CODE = "history_too_long"
 # More than any conversation has; its bytes are what is bounded.
@@ -32,19 +32,22 @@ class HistoryQuery:
     def __init__(self, *, max_responses: int, max_bytes: int) -> None:
         self._max_responses = max_responses
         self._max_bytes = max_bytes
-        self._statement = _select_chain(max_responses, max_bytes)
+        chain = _walk_chain(max_responses, max_bytes)
+        self._items = _select_items(chain, max_bytes)
+        self._agents = _select_agents(chain)
 
     def read(self, connection: Connection, principal: str, response_id: str) -> History | None:
         """Return the history behind a live response of the principal that has ended, or None.
 
         Hidden ancestors of a live response belong to its history, and so does what came before the oldest of them in
-        the conversation that it belongs to.
+        the conversation that it belongs to. The agents of a tree know all that they need, also of what came before the
+        tree.
 
         Raises:
             InvalidRequest: the chain is longer or larger than allowed.
         """
         parameters = {"principal": principal, "response_id": response_id}
-        rows = connection.execute(self._statement, parameters).all()
+        rows = connection.execute(self._items, parameters).all()
         if not rows:
             return None
         oldest = rows[0]
@@ -54,6 +57,10 @@ class HistoryQuery:
             max_responses=self._max_responses,
             max_bytes=self._max_bytes,
         )
+        if oldest.head_agent_bytes is not None:
+            tree = build_agents(connection.execute(self._agents, parameters).all())
+            # None of them: the chain has been removed in between.
+            return History(response_id=response_id, items=(), responses=oldest.depth, tree=tree) if tree else None
         if oldest.conversation_id is None:
             return History(response_id=response_id, items=build_items(rows), responses=oldest.depth)
         before = self._read_conversation(connection, principal, oldest)
@@ -112,35 +119,55 @@ def within_bounds(*, responses: int, size: int, max_responses: int, max_bytes: i
     return size <= max_bytes and responses <= max_responses
 
 
-def _select_chain(max_responses: int, max_bytes: int) -> Select[*tuple[Any, ...]]:
+def _walk_chain(max_responses: int, max_bytes: int) -> CTE:
+    """Build the rows of a chain, the newest first; of a tree what is kept of its agents is counted, not its items."""
     head = select(
         responses.c.id,
         responses.c.parent_id,
         literal(1).label("depth"),
-        responses.c.item_bytes.label("chain_bytes"),
+        func.coalesce(responses.c.agent_bytes, responses.c.item_bytes).label("chain_bytes"),
         responses.c.conversation_id,
+        responses.c.agent_bytes.label("head_agent_bytes"),
     ).where(_IS_LIVE, _IS_FINISHED)
     chain = head.cte("chain", recursive=True)
     ancestor = responses.alias("ancestor")
+    of_items, of_agents = ancestor.c.item_bytes, func.coalesce(ancestor.c.agent_bytes, 0)
     step = select(
         ancestor.c.id,
         ancestor.c.parent_id,
         chain.c.depth + 1,
-        chain.c.chain_bytes + ancestor.c.item_bytes,
+        chain.c.chain_bytes + case((chain.c.head_agent_bytes.is_(None), of_items), else_=of_agents),
         ancestor.c.conversation_id,
+        chain.c.head_agent_bytes,
     ).where(
         ancestor.c.id == chain.c.parent_id,
         ancestor.c.principal == _PRINCIPAL,
         chain.c.depth < max_responses,
         chain.c.chain_bytes <= max_bytes,
     )
-    chain = chain.union_all(step)
+    return chain.union_all(step)
+
+
+def _select_items(chain: CTE, max_bytes: int) -> Select[*tuple[Any, ...]]:
+    mine = and_(items.c.response_id == chain.c.id, chain.c.chain_bytes <= max_bytes, chain.c.head_agent_bytes.is_(None))
     return (
         select(
-            *ITEM_COLUMNS, chain.c.id, chain.c.parent_id, chain.c.depth, chain.c.chain_bytes, chain.c.conversation_id
+            *ITEM_COLUMNS,
+            chain.c.id,
+            chain.c.parent_id,
+            chain.c.depth,
+            chain.c.chain_bytes,
+            chain.c.conversation_id,
+            chain.c.head_agent_bytes,
         )
-        .join_from(
-            chain, items, and_(items.c.response_id == chain.c.id, chain.c.chain_bytes <= max_bytes), isouter=True
-        )
+        .join_from(chain, items, mine, isouter=True)
         .order_by(chain.c.depth.desc(), items.c.position)
+    )
+
+
+def _select_agents(chain: CTE) -> Select[*tuple[Any, ...]]:
+    return (
+        select(*AGENT_COLUMNS)
+        .join_from(chain, agents, agents.c.response_id == chain.c.id)
+        .order_by(chain.c.depth.desc(), agents.c.position)
     )

@@ -12,7 +12,7 @@ from gateway.storage.leases import MemoryLeases
 from gateway.storage.memory_conversations import MemoryConversations
 from gateway.storage.no_runs import NoRuns
 from gateway.storage.references import check_references
-from gateway.storage.rows import count_item_bytes
+from gateway.storage.rows import count_agent_bytes, count_item_bytes
 
 _MAX_REFERENCE_LENGTH = 64
 
@@ -66,10 +66,13 @@ class MemoryStore:
         chain = list(self._walk(principal, response_id))
         check_bounds(
             responses=len(chain),
-            size=sum(map(count_item_bytes, chain)),
+            size=_count_bytes(chain),
             max_responses=self._max_responses,
             max_bytes=self._max_bytes,
         )
+        if chain[0].agents is not None:
+            tree = tuple(agent for response in reversed(chain) for agent in response.agents or ())
+            return History(response_id=response_id, items=(), responses=len(chain), tree=tree)
         items = tuple(item for response in reversed(chain) for item in response.items)
         oldest = chain[-1]
         if oldest.conversation_id is None:
@@ -83,7 +86,8 @@ class MemoryStore:
 
     async def response(self, principal: str, response_id: str) -> StoredResponse | None:
         """Return one response with its own items, or None."""
-        return self._find_live(principal, response_id)
+        found = self._find_live(principal, response_id)
+        return found if found is None or found.agents is None else structs.replace(found, agents=None)
 
     async def delete(self, deletion: Deletion) -> None:
         """Hide the response.
@@ -162,6 +166,12 @@ class MemoryStore:
         while current is not None and (response := self._find(principal, current)):
             yield response
             current = response.parent_id
+
+
+def _count_bytes(chain: Sequence[StoredResponse]) -> int:
+    if chain[0].agents is None:
+        return sum(map(count_item_bytes, chain))
+    return sum(count_agent_bytes(response.agents or ()) for response in chain)
 
 
 def _add(kept: UsageCount, count: UsageCount) -> UsageCount:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case, func, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPICursor
 
-from gateway.ports import Deletion, StoredItem, StoredResponse
-from gateway.storage.tables import CallerText, conversations, escape_text, items, responses
+from gateway.ports import Deletion, StoredAgent, StoredItem, StoredResponse
+from gateway.storage.tables import CallerText, agents, conversations, escape_text, items, responses
 
 ITEM_COLUMNS = (
     items.c.role,
@@ -20,6 +21,8 @@ ITEM_COLUMNS = (
     items.c.status.label("item_status"),
     items.c.agent,
 )
+
+AGENT_COLUMNS = (agents.c.path, agents.c.parent_path, agents.c.status, agents.c.state)
 
 _parent = responses.alias("parent")
 _tree_parent = bindparam("tree_parent", type_=CallerText)
@@ -32,19 +35,23 @@ _root_of_parent = (
 _INSERT_RESPONSE = insert(responses).values(
     root_id=case((_tree_parent.is_(None), bindparam("tree_self", type_=CallerText)), else_=_root_of_parent)
 )
+_INSERT_AGENT = insert(agents)
 # Inline: nobody wants the new row numbers back.
 _INSERT_ITEM = insert(items).inline()
 _RESPONSE_NAMES = (
     *("id", "principal", "parent_id", "conversation_id", "status", "model"),
     *("created_at", "completed_at", "item_bytes", "snapshot"),
 )
+_TREE_NAMES = (*_RESPONSE_NAMES, "agent_bytes")
 _ITEM_NAMES = tuple(column.name for column in items.c if column.name != "row_id")
+_AGENT_NAMES = tuple(column.name for column in agents.c)
 
 
 class ResponseInsert:
-    """Inserts responses with their items: two statements, compiled once and handed to the driver as they are.
+    """Inserts responses, items and agents: statements that are compiled once and go to the driver as they are.
 
-    SQLAlchemy's own execution costs several times what the database does with a small row.
+    There are two of them where no response is of a tree of agents. SQLAlchemy's own execution costs several times what
+    the database does with a small row.
 
     Args:
         dialect: of the database.
@@ -52,23 +59,37 @@ class ResponseInsert:
 
     def __init__(self, dialect: Dialect) -> None:
         self._response = _Prepared(_INSERT_RESPONSE, _RESPONSE_NAMES, dialect)
+        self._tree = _Prepared(_INSERT_RESPONSE, _TREE_NAMES, dialect)
         self._item = _Prepared(_INSERT_ITEM, _ITEM_NAMES, dialect)
+        self._agent = _Prepared(_INSERT_AGENT, _AGENT_NAMES, dialect)
 
-    def __call__(self, connection: Connection, batch: Iterable[StoredResponse]) -> None:
-        """Insert the responses in order, then all their items; raises the driver's own errors.
+    def __call__(self, connection: Connection, batch: Sequence[StoredResponse]) -> None:
+        """Insert the responses in order, then all their items and agents; raises the driver's own errors.
 
         Args:
             connection: in a transaction, or in none: the driver begins one then, which is the caller's to end.
             batch: the responses.
         """
         with closing(connection.connection.cursor()) as cursor:
-            self._response.execute(cursor, map(_response_row, batch))
+            for is_tree, some in groupby(batch, _is_tree):
+                if is_tree:
+                    self._tree.execute(cursor, map(_tree_row, some))
+                else:
+                    self._response.execute(cursor, map(_response_row, some))
             self._item.execute(
                 cursor,
                 (
                     _item_row(response, position, item)
                     for response in batch
                     for position, item in enumerate(response.items)
+                ),
+            )
+            self._agent.execute(
+                cursor,
+                (
+                    _agent_row(response, position, agent)
+                    for response in batch
+                    for position, agent in enumerate(response.agents or ())
                 ),
             )
 
@@ -109,8 +130,10 @@ def select_stored_ids(connection: Connection, batch: Sequence[StoredResponse]) -
 
 
 def sum_bytes(connection: Connection, principal: str) -> int:
-    """Return the bytes of all snapshots and items of a principal, those of what is hidden included."""
-    size = func.sum(responses.c.item_bytes + func.length(responses.c.snapshot))
+    """Return the bytes of all snapshots, items and agents of a principal, those of what is hidden included."""
+    size = func.sum(
+        responses.c.item_bytes + func.coalesce(responses.c.agent_bytes, 0) + func.length(responses.c.snapshot)
+    )
     kept = select(size).where(responses.c.principal == principal).scalar_subquery()
     loose = select(func.sum(func.length(items.c.data))).where(
         items.c.principal == principal, items.c.response_id.is_(None)
@@ -130,7 +153,11 @@ def select_response() -> Select[*tuple[Any, ...]]:
         select(
             *ITEM_COLUMNS,
             snapshot.label("snapshot"),
-            *(column for column in responses.c if column.name not in {"snapshot", "root_id", "item_bytes"}),
+            *(
+                column
+                for column in responses.c
+                if column.name not in {"snapshot", "root_id", "item_bytes", "agent_bytes"}
+            ),
         )
         .join_from(responses, items, items.c.response_id == responses.c.id, isouter=True)
         .where(
@@ -168,9 +195,41 @@ def build_items(rows: Sequence[Row[*tuple[Any, ...]]]) -> tuple[StoredItem, ...]
     )
 
 
+def build_agents(rows: Sequence[Row[*tuple[Any, ...]]]) -> tuple[StoredAgent, ...]:
+    """Build the agents from rows that begin with `AGENT_COLUMNS`."""
+    return tuple(
+        StoredAgent(path=path, parent_path=parent_path, status=status, state=state)
+        for path, parent_path, status, state, *_ in rows
+    )
+
+
+def count_agent_bytes(agents: Iterable[StoredAgent]) -> int:
+    """Return the size of the agents' states in bytes."""
+    return sum([len(agent.state) for agent in agents])
+
+
 def count_item_bytes(response: StoredResponse) -> int:
     """Return the size of the items' JSON in bytes."""
     return sum([len(item.data) for item in response.items])
+
+
+def _is_tree(response: StoredResponse) -> bool:
+    return response.agents is not None
+
+
+def _tree_row(response: StoredResponse) -> dict[str, object]:
+    return {**_response_row(response), "agent_bytes": count_agent_bytes(response.agents or ())}
+
+
+def _agent_row(response: StoredResponse, position: int, agent: StoredAgent) -> dict[str, object]:
+    return {
+        "response_id": escape_text(response.id),
+        "position": position,
+        "path": escape_text(agent.path),
+        "parent_path": escape_text(agent.parent_path),
+        "status": agent.status,
+        "state": bytearray(agent.state),
+    }
 
 
 def _response_row(response: StoredResponse) -> dict[str, object]:

@@ -95,6 +95,8 @@ responses = Table(
     Column("deleted_at", BigInteger),
     Column("item_bytes", BigInteger, nullable=False),
     Column("snapshot", LargeBinary, nullable=False),
+    # NULL, unless a tree of agents made it.
+    Column("agent_bytes", BigInteger),
 )
 Index(None, responses.c.principal, responses.c.id)
 # Partial, so that SQLite never takes the index of the children to find the roots.

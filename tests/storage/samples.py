@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from gateway.ports import StoredItem, StoredResponse
+from gateway.ports import StoredAgent, StoredItem, StoredResponse
 
 _numbers = count(1)
 
@@ -10,6 +10,11 @@ _numbers = count(1)
 def make_item(text: str = "hello", **changes) -> StoredItem:
     fields = {"role": "output", "type": "message", "id": "msg_1", "data": f'{{"text":"{text}"}}'.encode()}
     return StoredItem(**{**fields, **changes})
+
+
+def make_agent(text: str = "{}", **changes) -> StoredAgent:
+    fields = {"path": "/root", "status": "completed", "state": text.encode()}
+    return StoredAgent(**{**fields, **changes})
 
 
 def make_response(*items: StoredItem, **changes) -> StoredResponse:

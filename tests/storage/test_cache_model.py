@@ -18,13 +18,17 @@ from gateway.storage.memory import MemoryStore
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.store import SqlStore
 from gateway.telemetry.metrics import Metrics
-from tests.storage.samples import make_item, make_response
+from tests.storage.samples import make_agent, make_item, make_response
 
 PERIOD = 5.0
 MAX_BYTES = 12_000
 BOUNDS = {"history_max_responses": 3, "history_max_bytes": 3000}
 OWNERS = ("ann", "bob")
 item_lists = st.lists(st.sampled_from([0, 10, 700, 1500]).map(bytes), max_size=3)
+
+
+def tell(items, agents):
+    return [item.data for item in items], agents and [agent.state for agent in agents]
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -56,9 +60,10 @@ class CacheMachine(RuleBasedStateMachine):
         self.runner.run(self.cached.close())
         self.runner.close()
 
-    def make(self, owner, parent, texts):
+    def make(self, owner, parent, texts, *, is_tree=False):
         items = [make_item(data=text) for text in texts]
-        return make_response(*items, id=f"resp_{next(self.numbers)}", principal=owner, parent_id=parent)
+        agents = [make_agent(state=text) for text in texts] if is_tree else None
+        return make_response(*items, id=f"resp_{next(self.numbers)}", principal=owner, parent_id=parent, agents=agents)
 
     def choose(self, data):
         # Often one of the newest, so that chains grow.
@@ -74,10 +79,12 @@ class CacheMachine(RuleBasedStateMachine):
             parent = response.id
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), texts=item_lists, here=st.booleans())
-    def go_on(self, data, texts, here):
+    @rule(data=st.data(), texts=item_lists, here=st.booleans(), is_tree=st.booleans())
+    def go_on(self, data, texts, here, is_tree):
         parent = self.choose(data)
-        self.store(self.make(parent.principal, parent.id, texts), here=here)
+        # What continues a tree is one, and none begins without anything.
+        is_tree = parent.agents is not None or (is_tree and bool(texts))
+        self.store(self.make(parent.principal, parent.id, texts, is_tree=is_tree), here=here)
 
     def store(self, response, *, here):
         self.runner.run((self.cached if here else self.inner).append(response))
@@ -125,14 +132,16 @@ class CacheMachine(RuleBasedStateMachine):
             history = self.runner.run(store.history(owner, response_id))
         except InvalidRequest as error:
             return error.message
-        return history and (history.response_id, history.responses, [item.data for item in history.items])
+        return history and (history.response_id, history.responses, *tell(history.items, history.tree))
 
     def tell_chain(self, response):
         by_id = {known.id: known for known in self.known}
         chain = [response]
         while chain[0].parent_id is not None:
             chain.insert(0, by_id[chain[0].parent_id])
-        return response.id, len(chain), [item.data for member in chain for item in member.items]
+        items = [item for member in chain for item in member.items]
+        agents = [agent for member in chain for agent in member.agents or ()]
+        return response.id, len(chain), *(tell(items, None) if response.agents is None else tell([], agents))
 
     @invariant()
     def the_bound_holds(self):

@@ -39,7 +39,7 @@ async def test_what_is_above_the_bound_stays_in_the_database(open_sql_store):
     await store.append(child)
     with store._engine.connect() as connection:
         parameters = {"principal": "local", "response_id": child.id}
-        rows = connection.execute(store._history._statement, parameters).all()
+        rows = connection.execute(store._history._items, parameters).all()
     assert [row.data for row in rows] == [None, b"y"]
 
 
