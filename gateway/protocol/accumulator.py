@@ -276,7 +276,7 @@ class Accumulator:
         self._hear(slot, part, event.delta)
         out = self._announcer.tell_part(round_, slot, part)
         if part.flows:
-            round_.flow = Flow(event, slot, part, self._ledger)
+            round_.flow = Flow(event, slot, part, self._ledger, round_.ref)
         return out
 
     def _settle(self, round_: Round, event: Any, kind: type[Part], text: str | None) -> list[Event]:

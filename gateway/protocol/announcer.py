@@ -9,9 +9,11 @@ comes behind it waits as ever.
 
 from collections import deque
 
+from msgspec import UNSET, UnsetType
+
 from gateway.protocol.events import Event, OutputItemAdded, OutputItemDone
 from gateway.protocol.flow import Flow
-from gateway.protocol.items import OutputItem, Status
+from gateway.protocol.items import AgentRef, OutputItem, Status
 from gateway.protocol.parts import Part
 from gateway.protocol.response import Usage
 from gateway.protocol.slots import Slot
@@ -30,7 +32,10 @@ class Round:
         usage: its tokens.
         reason: why it is incomplete.
         status: what its last item ends as, once that is known.
+        ref: the agent as items and events name it, in a tree of agents.
     """
+
+    ref: AgentRef | UnsetType = UNSET
 
     __slots__ = (
         "agent", "by_id", "by_index", "ended", "flow", "held", "last", "model", "queue", "reason", "response_id",

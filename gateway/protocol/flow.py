@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from gateway.protocol import codec
 from gateway.protocol.events import NAMES
+from gateway.protocol.items import AgentRef
 from gateway.protocol.ledger import Ledger, text_bytes
 from gateway.protocol.parts import Part
 from gateway.protocol.slots import Slot
@@ -25,6 +28,7 @@ class Flow:
         slot: the item.
         part: the part that grows.
         ledger: charged for the text.
+        agent: whose text it is, in a tree of agents.
     """
 
     __slots__ = (
@@ -32,7 +36,7 @@ class Flow:
         "_tail",
     )  # fmt: skip
 
-    def __init__(self, first: Any, slot: Slot, part: Part, ledger: Ledger) -> None:
+    def __init__(self, first: Any, slot: Slot, part: Part, ledger: Ledger, agent: AgentRef | UnsetType = UNSET) -> None:
         self._kind: type[Any] = type(first)
         self._item_id = first.item_id
         self._output_index = first.output_index
@@ -41,6 +45,7 @@ class Flow:
         self._part = part
         self._ledger = ledger
         form = part.empty_delta(slot)
+        form.agent = agent
         self._name = NAMES[type(form)]
         self._head, _, rest = codec.encode(form).partition(_NO_NUMBER)
         self._middle, _, self._tail = rest.rpartition(_NO_TEXT)

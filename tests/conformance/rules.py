@@ -173,7 +173,7 @@ class Judge:
                 yield "final output", f"the final output is not the done items: {_differ(output, self.items)}"
         else:
             yield from self._compare_partial(output)
-        yield from _check_incomplete(type_, output)
+        yield from self._check_incomplete(type_, output)
 
     def _compare_partial(self, output: list[Data]) -> Found:
         """A failed response shows what came so far, or nothing at all."""
@@ -186,6 +186,11 @@ class Judge:
                 yield "final output", f"item {item.id} differs from its done item"
             elif item.done is None:
                 yield from (("final output", text) for _, text in _compare_texts(item, shown))
+
+    def _check_incomplete(self, type_: str, output: list[Data]) -> Found:
+        broken_off = [place for place, item in enumerate(output) if item.get("status") == "incomplete"]
+        if broken_off and (broken_off != [len(output) - 1] or type_ == "response.completed"):
+            yield "incomplete last", f"{type_} with incomplete items at {broken_off} of {len(output)}"
 
     def _read_item(self, type_: str, data: Data) -> Found:
         index, shown = data.get("output_index"), data.get("item") or {}
@@ -340,6 +345,8 @@ def _compare_texts(item: Item, shown: Data) -> Found:
         if shown["action"]["commands"] != [part.said for part in item.parts.values()]:
             yield "text", f"commands of {item.id} differ from their deltas"
         return
+    if shown.get("type") == "agent_message":
+        return  # It is told whole.
     for index_name, name in (("content_index", "content"), ("summary_index", "summary")):
         streamed = [part.said for (kind, _), part in item.parts.items() if kind == index_name]
         if streamed != [_said_of(part) for part in shown.get(name) or []]:
@@ -350,12 +357,6 @@ def _said_of(part: Data) -> Any:
     if part.get("type") not in PART_TYPES:
         return part
     return part.get("refusal") if part.get("type") == "refusal" else part.get("text")
-
-
-def _check_incomplete(type_: str, output: list[Data]) -> Found:
-    broken_off = [place for place, item in enumerate(output) if item.get("status") == "incomplete"]
-    if broken_off and (broken_off != [len(output) - 1] or type_ == "response.completed"):
-        yield "incomplete last", f"{type_} with incomplete items at {broken_off} of {len(output)}"
 
 
 def _check_id(prefix: str, id_: Any) -> Found:

@@ -31,6 +31,8 @@ class TreeRound(Round):
 
     __slots__ = ("goes_on", "ref", "unsaid")
 
+    ref: AgentRef
+
     def __init__(self, agent: str) -> None:
         super().__init__(agent)
         self.ref = AgentRef(agent_name=agent)
