@@ -7,6 +7,7 @@ from typing import Any
 from gateway.config.schema import CompactionConfig
 from gateway.engine.notes import Notes
 from gateway.engine.plan import Plan
+from gateway.engine.routing import Route
 from gateway.engine.summary import Summarizer, Summary, Task
 from gateway.engine.telling import Telling
 from gateway.ports import Sealer
@@ -24,6 +25,8 @@ Item = dict[str, Any]
 
 # What stands around a note in the longest event that repeats it, in bytes.
 _AROUND = 256
+# When windows of agents are compacted if neither request, nor configuration, nor server tells.
+_LONG = 100_000
 
 
 class Compaction:
@@ -57,6 +60,16 @@ class Compaction:
         """Tokens for requests that name none themselves; None where none may ask for compaction."""
         return self._config.default_threshold if self._available else None
 
+    def find_threshold(self, request: CreateRequest, route: Route) -> int | None:
+        """Return from how many tokens on the windows of agents are compacted; None for never."""
+        if not self._available:
+            return None
+        given = request.threshold or self._config.multi_agent_default_threshold
+        if given:
+            return given
+        length = route.upstream.length_of(route.model)
+        return _LONG if length is None else length * 4 // 5
+
     def find_window(
         self, principal: str, request: CreateRequest, items: Sequence[Item], first_new: int
     ) -> Window | None:
@@ -86,13 +99,26 @@ class Compaction:
             return None
         return Compactor(plan, plan.window, self, self._config)
 
-    def take(self, plan: Plan, summary: Summary, window: Window | None) -> list[Event]:
+    @property
+    def max_failures(self) -> int:
+        """How often in a row a window may be left as it is."""
+        return self._config.max_failures
+
+    @property
+    def keep_bytes(self) -> int | None:
+        """How much of the user's messages stays word for word; None for all."""
+        return self._config.keep_user_bytes
+
+    def take(
+        self, plan: Plan, summary: Summary, window: Window | None, tell: Callable[[str], list[Event]]
+    ) -> list[Event]:
         """Take the note that a model has written, and return what tells of it.
 
         Args:
             plan: the response.
             summary: the note.
             window: what it is made of; None where its length does not matter.
+            tell: makes the events of the sealed note.
 
         Raises:
             CompactionFailed: it says nothing, or takes no less room than what it is made of.
@@ -107,7 +133,7 @@ class Compaction:
             count("too_large").inc()
             raise plan.settings.limits.exceeded("max_stream_event_bytes")
         try:
-            told = plan.turn.tell_compaction(token)
+            told = tell(token)
         except ResourceLimitExceeded:
             count("too_large").inc()
             raise
@@ -199,20 +225,32 @@ class Compactor:
     async def _compact(self, telling: Telling, *, smaller: bool) -> None:
         compaction, plan = self._compaction, self._plan
         summary = await compaction.summarizer.summarize(build_task(plan), self._window)
-        told = compaction.take(plan, summary, self._window if smaller else None)
+        told = compaction.take(plan, summary, self._window if smaller else None, plan.turn.tell_compaction)
         self._window = self._window.compact(summary.text, self._config.keep_user_bytes)
         telling.keep(told)
         await telling.send()
 
     def _note_failure(self, error: GatewayError) -> None:
         self._failures += 1
-        _logger.info("a window was not compacted: %s", error.message)
-        if self._failures >= self._config.max_failures:
-            raise CompactionFailed(
-                f"The history could not be compacted {self._failures} times in a row ([compaction] max_failures): "
-                f"{error.message}",
-                bound="compaction.max_failures",
-            ) from error
+        if (failed := failed_too_often(self._failures, self._config.max_failures, error)) is not None:
+            raise failed from error
+
+
+def failed_too_often(failures: int, most: int, error: GatewayError) -> CompactionFailed | None:
+    """Note that a window stays as it is, and return the error of one that has been left so too often in a row.
+
+    Args:
+        failures: how often in a row that has happened now.
+        most: how often it may not happen.
+        error: why it did.
+    """
+    _logger.info("a window was not compacted: %s", error.message)
+    if failures < most:
+        return None
+    return CompactionFailed(
+        f"The history could not be compacted {failures} times in a row ([compaction] max_failures): {error.message}",
+        bound="compaction.max_failures",
+    )
 
 
 def check_summary(summary: Summary, window: Window | None, count: Callable[[str], Any]) -> None:

@@ -15,15 +15,17 @@ class Deadline(TimeLimit):
 
     Args:
         seconds: longest time inside.
+        bound: the key that sets it.
 
     Attributes:
         cut: what the block was ended with, if it was.
     """
 
-    __slots__ = ("_act", "_after", "cut")
+    __slots__ = ("_act", "_after", "_bound", "cut")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, bound: str = "engine.run_deadline_seconds") -> None:
         super().__init__(seconds)
+        self._bound = bound
         self._after = seconds
         self._act: Callable[[], None] | None = None
         self.cut: GatewayError | None = None
@@ -62,7 +64,7 @@ class Deadline(TimeLimit):
         try:
             super().__exit__(kind, error, traceback)
         except TimeoutError:
-            raise self.cut or deadline_passed(self._seconds) from None
+            raise self.cut or deadline_passed(self._seconds, self._bound) from None
 
     def _start(self, loop: AbstractEventLoop) -> None:
         self._timer = loop.call_later(self._after, self._look, loop)

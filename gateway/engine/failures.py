@@ -8,12 +8,10 @@ from gateway.telemetry import names
 _logger = logging.getLogger(names.LOGGER_ENGINE)
 
 
-def deadline_passed(seconds: float) -> GatewayError:
-    """Return the error of a response that took longer than `[engine] run_deadline_seconds`."""
-    return GatewayError(
-        f"The response was not finished within {seconds:g} seconds ([engine] run_deadline_seconds).",
-        bound="engine.run_deadline_seconds",
-    )
+def deadline_passed(seconds: float, bound: str) -> GatewayError:
+    """Return the error of a response that took longer than `bound`, `engine.run_deadline_seconds` for most."""
+    section, key = bound.split(".")
+    return GatewayError(f"The response was not finished within {seconds:g} seconds ([{section}] {key}).", bound=bound)
 
 
 def shutting_down() -> Unavailable:

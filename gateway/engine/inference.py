@@ -22,7 +22,7 @@ from gateway.protocol.upstream_events import Unknown, parse
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 
-_FIELD = b"data: "
+FIELD = b"data: "
 _BRACE = ord("{")
 # Data that is no event: some engines send it to keep the line open, or to end it.
 _NO_EVENTS = (b"", DONE_DATA)
@@ -145,7 +145,7 @@ class Inference:
                         await channel.put(batch)
                 if not chunk:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
-        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(_FIELD))
+        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(FIELD))
 
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""

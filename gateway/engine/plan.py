@@ -11,6 +11,7 @@ from gateway.engine.delivery import Keeper
 from gateway.engine.routing import Route
 from gateway.ports import Toolkit
 from gateway.protocol.agents.asked import AgentsPolicy
+from gateway.protocol.agents.tree import Tree
 from gateway.protocol.compaction import Window
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest
@@ -85,6 +86,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         open_tools: opens the toolkit of the response; None where the gateway runs no tools for it.
         window: what `items` are made of, if the history was compacted or is to be.
         keeper: what stores the finished response, where that is not for the engine's committer.
+        tree: the agents that make it; None where there are none, and the model answers by itself.
     """
 
     caller: Caller
@@ -98,6 +100,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     open_tools: Callable[[], Toolkit] | None = None
     window: Window | None = None
     keeper: Keeper | None = None
+    tree: Tree | None = None
 
     def carry(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return items of this response in the engine's form."""

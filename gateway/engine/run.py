@@ -3,9 +3,12 @@
 import logging
 import time
 from collections.abc import Awaitable
+from typing import Any
 
 from msgspec import structs
 
+from gateway.engine.agents.coordination import Coordination
+from gateway.engine.agents.coordinator import Coordinator
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
 from gateway.engine.compaction import Compactor
@@ -44,6 +47,7 @@ class Run:
         metrics: Metrics,
         tracing: Tracing,
         compactor: Compactor | None = None,
+        coordination: Coordination | None = None,
     ) -> None:
         self._plan = plan
         self._compactor = compactor
@@ -57,7 +61,13 @@ class Run:
         self._outbox = Outbox(self._turn, settings.limits, metrics, overhead=plan.caller.overhead)
         self._telling = Telling(self._turn, self._outbox, Progress(plan.caller.progress_seconds))
         self._inference = Inference(plan, self._telling, coalescer=coalescer, metrics=metrics, tracing=tracing)
-        self._deadline = Deadline(settings.deadline_seconds)
+        self._coordinator: Coordinator | None = None
+        if plan.tree is None:
+            self._deadline = Deadline(settings.deadline_seconds)
+        else:
+            assert coordination is not None
+            self._coordinator = coordination.begin(plan, self._telling)
+            self._deadline = Deadline(coordination.deadline_seconds, "multi_agent.run_deadline_s")
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -99,6 +109,19 @@ class Run:
     def cut_off(self, error: GatewayError) -> None:
         """End the run with this error and abort its upstream call, unless its commit has begun: then it ends itself."""
         self._deadline.cut_off(error)
+
+    def inject(self, items: list[Any]) -> Awaitable[bool]:
+        """Take in outputs that the client sends; tells whether their fate was told in the response's own stream.
+
+        If not, the response has ended without a look at them.
+        """
+        assert self._coordinator is not None
+        return self._coordinator.inject(items)
+
+    def conclude(self) -> None:
+        """Answer what was sent into the response and not looked at."""
+        if self._coordinator is not None:
+            self._coordinator.end()
 
     def _start_agent(self) -> Span:
         self._span = self._tracing.start_agent()
@@ -170,13 +193,15 @@ class Run:
     def _infer(self, *, stream: bool) -> Awaitable[None]:
         """Return what asks the model; most responses are one inference, which is spared all else."""
         plan = self._plan
-        if self._compactor is None and plan.open_tools is None:
+        if self._compactor is None and plan.open_tools is None and plan.tree is None:
             return self._inference.ask(plan.items, plan.request.toolset.offers.first, stream=stream)
         return self._infer_with_help(stream=stream)
 
     async def _infer_with_help(self, *, stream: bool) -> None:
         plan, compactor = self._plan, self._compactor
-        if compactor is not None and plan.request.compacts:
+        if self._coordinator is not None:
+            await self._coordinator.run()
+        elif compactor is not None and plan.request.compacts:
             await compactor.compact(self._telling)
         elif plan.open_tools is None:
             items = plan.items if compactor is None else await compactor.relieve(plan.items, self._telling)

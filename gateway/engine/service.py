@@ -1,11 +1,12 @@
 """The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
 from gateway.config.schema import GatewayConfig
 from gateway.engine.admission import Admission, Place, Seats
+from gateway.engine.agents.coordination import Coordination
 from gateway.engine.archive import Archive, show_response
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.commit import Committer
@@ -104,12 +105,14 @@ class Engine:
             streams=config.engine.coalesce_responses,
             metrics=metrics,
         )
-        self._seats = {
-            name: Seats(name, upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
-            for name, upstream in config.upstream_map().items()
-        }
-        for name, seats in self._seats.items():
-            metrics.watch_calls(name, seats)
+        self._coordination = Coordination(
+            config.multi_agent,
+            compaction=self.compaction,
+            coalescer=self._coalescer,
+            metrics=metrics,
+            tracing=tracing,
+        )
+        self._seats = _open_seats(config, metrics)
         self._adopt(config)
 
     def reconfigure(self, config: GatewayConfig) -> None:
@@ -122,6 +125,7 @@ class Engine:
         self._quotas.reconfigure(config.limits, self._clock.monotonic())
         self._room.reconfigure(config)
         self._preparation.reconfigure(config)
+        self._coordination.reconfigure(config.multi_agent)
         self.conversations.reconfigure(config)
         self.usage.reconfigure(config.storage)
         self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
@@ -252,6 +256,20 @@ class Engine:
             if hold is not None:
                 await hold.release()
 
+    def inject(self, response_id: str, items: list[Any]) -> Awaitable[bool] | None:
+        """Hand outputs of the client's tools to a response that is being made; None where there is no such response.
+
+        Args:
+            response_id: the response.
+            items: the outputs, in the order in which they are to be taken: all of them, or none.
+
+        Returns:
+            Tells, in due time, whether their fate was told in the response's own stream, as `response.inject.created`
+            or `response.inject.failed`. If not, the response has ended without a look at them.
+        """
+        run = self._runs.get(response_id)
+        return None if run is None else run.inject(items)
+
     # ------------------------------------------------------------ what is stored
 
     async def retrieve(self, principal: str, response_id: str) -> bytes:
@@ -349,6 +367,7 @@ class Engine:
             metrics=self._metrics,
             tracing=self._tracing,
             compactor=self.compaction.begin(plan),
+            coordination=self._coordination,
         )
         self._runs[plan.response_id] = run
         if plan.lineage.hold is not None:
@@ -358,6 +377,17 @@ class Engine:
         return run
 
     def _conclude(self, plan: Plan) -> None:
-        del self._runs[plan.response_id]
+        self._runs.pop(plan.response_id).conclude()
         if plan.turn.usage is not None:
             self.usage.count(plan.caller.principal, plan.turn.response.model, plan.turn.usage)
+
+
+def _open_seats(config: GatewayConfig, metrics: Metrics) -> dict[str, Seats]:
+    """Return the seats of every upstream by its name, and show how many are taken."""
+    opened = {
+        name: Seats(name, upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
+        for name, upstream in config.upstream_map().items()
+    }
+    for name, seats in opened.items():
+        metrics.watch_calls(name, seats)
+    return opened

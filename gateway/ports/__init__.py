@@ -278,6 +278,10 @@ class Upstream(Protocol):
         """Tell whether the server's model list has the model, as far as is known without waiting for the server."""
         ...
 
+    def length_of(self, model: str) -> int | None:
+        """Return how many tokens the model reads and writes at most, if the server's list tells; as `serves`."""
+        ...
+
     async def open(self, call: UpstreamCall) -> UpstreamExchange:
         """Send the call and return once the upstream accepted it with status 200.
 

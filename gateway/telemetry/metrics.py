@@ -144,6 +144,10 @@ class Metrics:
         self.tool_call_seconds = self._histogram(names.TOOL_CALL_SECONDS)
         self.tool_output_bytes = self._histogram(names.TOOL_OUTPUT_BYTES)
         self.tool_listings_total = self._counter(names.TOOL_LISTINGS)
+        self.agents_active = self._level(names.AGENTS_ACTIVE, names.AGENTS_ACTIVE_HIGH, Level())
+        self.agents_spawned_total = self._counter(names.AGENTS_SPAWNED)
+        self.agent_actions_total = self._counter(names.AGENT_ACTIONS)
+        self.agent_rounds = self._histogram(names.AGENT_ROUNDS)
         self.tool_rounds = self._histogram(names.TOOL_ROUNDS)
 
     def _declare_compaction(self) -> None:

@@ -193,6 +193,10 @@ class HttpUpstream:
         """Tell whether the model is in the list as it was last read; if it is not, the list is read again behind it."""
         return self._models.holds(model)
 
+    def length_of(self, model: str) -> int | None:
+        """Return how many tokens the model reads and writes at most, if the list tells, as `serves` reads it."""
+        return self._models.length_of(model)
+
     def redact(self, text: str) -> str:
         """Return a text of the server's without the gateway's own key in it."""
         # A call that began before the key was changed may tell the former one.

@@ -32,6 +32,7 @@ class ModelList:
         self._secret = secret
         self._models: list[dict[str, Any]] = []
         self._ids: frozenset[str] = frozenset()
+        self._lengths: dict[str, int] = {}
         self._fresh_until = 0.0
         self._quiet_until = 0.0
         self._flight: asyncio.Task[None] | None = None
@@ -62,6 +63,10 @@ class ModelList:
             return True
         self._ask_quietly()
         return False
+
+    def length_of(self, model: str) -> int | None:
+        """Return the `max_model_len` of a model, None where the list tells none."""
+        return self._lengths.get(model) if self.holds(model) else None
 
     def prime(self) -> None:
         """Ask for the list while there is none, but not all the time; nobody waits for it."""
@@ -95,6 +100,8 @@ class ModelList:
             raise UpstreamError("The inference server's model list is not a list of models.")
         self._models = models
         self._ids = frozenset(model["id"] for model in models if isinstance(model.get("id"), str))
+        lengths = {model.get("id"): model.get("max_model_len") for model in models}
+        self._lengths = {name: length for name, length in lengths.items() if name in self._ids and _is_length(length)}
         self._fresh_until = asyncio.get_running_loop().time() + self._fresh_seconds
 
     def _land(self, flight: asyncio.Task[None]) -> None:
@@ -102,3 +109,7 @@ class ModelList:
         self._quiet_until = asyncio.get_running_loop().time() + _QUIET_SECONDS
         if not flight.cancelled():
             flight.exception()  # every caller may be gone by now, and then nobody else looks at it
+
+
+def _is_length(value: Any) -> bool:
+    return type(value) is int and value > 0

@@ -14,6 +14,7 @@ from gateway.config.schema import (
     CompactionConfig,
     EngineConfig,
     GatewayConfig,
+    MultiAgentConfig,
     ResponsesConfig,
     ServerConfig,
     TelemetryConfig,
@@ -170,6 +171,9 @@ class ScriptedUpstream:
 
     def serves(self, model):
         return model == "m"
+
+    def length_of(self, model):
+        return None
 
     def redact(self, text):
         return text.replace("s3cret", "[redacted]")
@@ -332,6 +336,8 @@ class Bench:
         tools: Tools | None = None,
         bounds: Json | None = None,
         rounds: int = 64,
+        played: Any = None,
+        agents: Json | None = None,
     ) -> None:
         self.upstream = ScriptedUpstream(*replies)
         self.store = store or MemoryStore()
@@ -346,11 +352,12 @@ class Bench:
             tools=ToolsConfig(**(bounds or {})),
             telemetry=TelemetryConfig(**(telemetry or {})),
             compaction=CompactionConfig(**(compaction or {})),
+            multi_agent=MultiAgentConfig(**(agents or {})),
         )
         self.engine = Engine(
             self.config,
             store=self.store,
-            upstreams={"default": self.upstream},
+            upstreams={"default": self.upstream if played is None else played},
             metrics=self.metrics,
             tracing=self.tracing,
             clock=self.clock,

@@ -252,6 +252,9 @@ class AgentUpstream:
     def serves(self, model: str) -> bool:
         return model == "m"
 
+    def length_of(self, model: str) -> int | None:
+        return next((entry.get("max_model_len") for entry in self._models if entry.get("id") == model), None)
+
     def redact(self, text: str) -> str:
         return text
 

@@ -24,6 +24,7 @@ def test_every_level_is_shown_beside_its_high_water_mark():
     load, storage, delivery = metrics.socket_load, metrics.storage_load, metrics.delivery_load
     levels = {
         "active_responses": metrics.active_responses,
+        "agents_active": metrics.agents_active,
         "background_queued": metrics.background_load.queued,
         "background_readers": metrics.background_readers,
         "background_running": metrics.background_load.running,

@@ -3,6 +3,7 @@
 Dashboards, alerts and the reference page are checked against this package, so a name changes here or nowhere.
 """
 
+from gateway.telemetry.names.agents import *
 from gateway.telemetry.names.compaction import *
 from gateway.telemetry.names.logs import *
 from gateway.telemetry.names.metrics import *

@@ -1,0 +1,63 @@
+"""What the owner of a response has at hand, and those who take steps for it."""
+
+import asyncio
+from collections.abc import Iterable
+
+from gateway.engine.agents.inbox import Inbox
+from gateway.engine.coalescing import Coalescer
+from gateway.engine.plan import Plan
+from gateway.engine.telling import Telling
+from gateway.protocol.agents.tree import Tree
+from gateway.protocol.agents.turn import TreeTurn
+from gateway.protocol.events import Event
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tracing import Tracing
+
+
+class Desk:
+    """One response of a tree of agents. Its tree and its turn are changed in steps of the owner alone.
+
+    Args:
+        plan: the response.
+        telling: takes the events.
+        coalescer: told of each read of an upstream.
+        metrics: what is counted.
+        tracing: spans.
+
+    Attributes:
+        plan: as given.
+        tree: the agents.
+        turn: the response.
+        telling: as given.
+        inbox: the owner's.
+        coalescer: as given.
+        metrics: as given.
+        tracing: as given.
+    """
+
+    def __init__(
+        self, plan: Plan, telling: Telling, *, coalescer: Coalescer, metrics: Metrics, tracing: Tracing
+    ) -> None:
+        assert plan.tree is not None
+        assert isinstance(plan.turn, TreeTurn)
+        self.plan = plan
+        self.tree: Tree = plan.tree
+        self.turn: TreeTurn = plan.turn
+        self.telling = telling
+        self.inbox = Inbox()
+        self.coalescer = coalescer
+        self.metrics = metrics
+        self.tracing = tracing
+
+    @property
+    def now(self) -> float:
+        """The time by which agents wait."""
+        return asyncio.get_running_loop().time()
+
+    def tell(self, out: Iterable[Event]) -> None:
+        """Keep events for the client.
+
+        Raises:
+            ResourceLimitExceeded: one cannot be sent.
+        """
+        self.telling.keep(out)
