@@ -12,7 +12,7 @@ from gateway.engine.conversations import Hold
 from gateway.engine.room import Room
 from gateway.engine.session import Checkpoint, Continuation
 from gateway.engine.stored_items import build_stored_item
-from gateway.ports import ConversationTurn, Ids, Store, StoredItem, StoredResponse
+from gateway.ports import ConversationTurn, Ids, Store, StoredAgent, StoredItem, StoredResponse
 from gateway.protocol import codec
 from gateway.protocol.errors import StorageUnavailable
 from gateway.protocol.response import EncodedResponse, Response
@@ -27,12 +27,14 @@ class Lineage(Struct, frozen=True, kw_only=True):
         parent_id: the response it continues, if the database has that.
         continuation: the session of its connection, if there is one.
         hold: the conversation it adds to, if there is one.
+        tree: the agents that each response before it changed, oldest first; None where it continues no tree.
     """
 
     history: Sequence[StoredItem] = ()
     parent_id: str | None = None
     continuation: Continuation | None = None
     hold: Hold | None = None
+    tree: Sequence[StoredAgent] | None = None
 
 
 class Committer:
@@ -52,11 +54,23 @@ class Committer:
         self._room = room
 
     async def commit(
-        self, principal: str, finished: EncodedResponse, inputs: Sequence[dict[str, Any]], lineage: Lineage
+        self,
+        principal: str,
+        finished: EncodedResponse,
+        inputs: Sequence[dict[str, Any]],
+        lineage: Lineage,
+        agents: Sequence[StoredAgent] | None = None,
     ) -> None:
         """Persist a response with its new input and its output, as far as it is to be kept.
 
         Returns after the database has committed; only then can the connection continue it.
+
+        Args:
+            principal: who owns it.
+            finished: the response.
+            inputs: its own input.
+            lineage: what it continues.
+            agents: those that it changed, if a tree of agents has made it.
 
         Raises:
             ResourceLimitExceeded: it is kept in the session alone, which has no room for it.
@@ -67,10 +81,14 @@ class Committer:
             return
         own = [*self.list_input(inputs), *self.list_output(finished)]
         if continuation is not None:
-            checkpoint = Checkpoint(response.id, (*lineage.history, *own), stored=response.store)
+            if agents is None:
+                checkpoint = Checkpoint(response.id, (*lineage.history, *own), stored=response.store)
+            else:
+                tree = (*(lineage.tree or ()), *agents)
+                checkpoint = Checkpoint(response.id, (), stored=response.store, tree=tree)
             continuation.prepare(checkpoint, needed=lineage.hold is None)
         if response.store or lineage.hold is not None:
-            await self._append(principal, finished, own, lineage)
+            await self._append(principal, finished, own, lineage, agents)
         if continuation is not None:
             continuation.publish()
 
@@ -88,9 +106,14 @@ class Committer:
             self._room.add(principal, size)
 
     async def _append(
-        self, principal: str, finished: EncodedResponse, own: Sequence[StoredItem], lineage: Lineage
+        self,
+        principal: str,
+        finished: EncodedResponse,
+        own: Sequence[StoredItem],
+        lineage: Lineage,
+        agents: Sequence[StoredAgent] | None,
     ) -> None:
-        response, record = finished.response, self.record(principal, finished, own, lineage)
+        response, record = finished.response, self.record(principal, finished, own, lineage, agents)
         began = time.perf_counter()
         try:
             await (self._store.append(record) if lineage.hold is None else self._add(record, lineage.hold, response))
@@ -102,12 +125,17 @@ class Committer:
 
     @staticmethod
     def record(
-        principal: str, finished: EncodedResponse, own: Sequence[StoredItem], lineage: Lineage
+        principal: str,
+        finished: EncodedResponse,
+        own: Sequence[StoredItem],
+        lineage: Lineage,
+        agents: Sequence[StoredAgent] | None = None,
     ) -> StoredResponse:
         """Return a response as it is stored, with its own items and what it continues."""
         response = finished.response
-        # Behind a parent that only the session knows, the row has to hold all that came before it.
-        context = lineage.history if lineage.parent_id is None and lineage.hold is None else ()
+        # Behind a parent that only the session knows, the row has to hold all that came before it; agents hold it anyway.
+        alone = lineage.parent_id is None and lineage.hold is None and agents is None
+        context = lineage.history if alone else ()
         return StoredResponse(
             id=response.id,
             principal=principal,
@@ -119,6 +147,7 @@ class Committer:
             completed_at=response.completed_at,
             snapshot=finished.empty,
             items=[*(structs.replace(item, role="context") for item in context), *own],
+            agents=agents,
         )
 
     async def _add(self, record: StoredResponse, hold: Hold, response: Response) -> None:

@@ -220,7 +220,8 @@ class Run:
     async def _commit(self, finished: EncodedResponse) -> None:
         plan = self._plan
         if plan.keeper is None:
-            await self._committer.commit(plan.caller.principal, finished, plan.inputs, plan.lineage)
+            agents = None if plan.tree is None else plan.tree.snapshot()
+            await self._committer.commit(plan.caller.principal, finished, plan.inputs, plan.lineage, agents)
         else:
             await plan.keeper.keep(finished, self._outbox.take())
         self._turn.settle(finished.response)

@@ -10,7 +10,7 @@ from typing import Self
 from weakref import WeakSet
 
 from gateway.config.schema import WebSocketConfig
-from gateway.ports import StoredItem
+from gateway.ports import StoredAgent, StoredItem
 from gateway.protocol.errors import ResourceLimitExceeded, Unavailable
 from gateway.telemetry.metrics import Metrics
 
@@ -22,19 +22,30 @@ class Checkpoint:
         response_id: its id.
         items: its effective input and its output, oldest first.
         stored: whether the database has it too.
+        tree: the agents that each response of the chain changed, if it is one of trees; they hold all items then.
 
     Attributes:
-        bytes: the JSON of the items.
+        bytes: the JSON of the items, and the states of the agents.
         dropped: it was deleted before it could be continued.
     """
 
-    __slots__ = ("bytes", "dropped", "holders", "items", "response_id", "stored")
+    __slots__ = ("bytes", "dropped", "holders", "items", "response_id", "stored", "tree")
 
-    def __init__(self, response_id: str, items: Sequence[StoredItem], *, stored: bool) -> None:
+    def __init__(
+        self,
+        response_id: str,
+        items: Sequence[StoredItem],
+        *,
+        stored: bool,
+        tree: Sequence[StoredAgent] | None = None,
+    ) -> None:
         self.response_id = response_id
         self.items = tuple(items)
         self.stored = stored
+        self.tree = tree
         self.bytes = sum([len(item.data) for item in self.items])
+        if tree is not None:
+            self.bytes += sum(len(agent.state) for agent in tree)
         # Lanes and creates that need it; it counts as long as there are any.
         self.holders = 0
         self.dropped = False
