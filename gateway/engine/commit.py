@@ -133,7 +133,7 @@ class Committer:
     ) -> StoredResponse:
         """Return a response as it is stored, with its own items and what it continues."""
         response = finished.response
-        # Behind a parent that only the session knows, the row has to hold all that came before it; agents hold it anyway.
+        # Behind a parent that only the session knows the row has to hold all that came before, where no agents do.
         alone = lineage.parent_id is None and lineage.hold is None and agents is None
         context = lineage.history if alone else ()
         return StoredResponse(
