@@ -94,6 +94,19 @@ class Stage:
         return Stage(tree=Tree.restore(rows, Bounds(**bounds)))
 
 
+def describe(tree: Tree) -> Any:
+    """Return all that a tree is, besides what ends with a response."""
+    agents = {
+        agent.path: (
+            agent.number, agent.parent, agent.status, agent.phase, agent.history, agent.mailbox, agent.calls,
+            agent.late, agent.wait, agent.last_task, agent.rounds, agent.empty_rounds, agent.failures,
+            agent.kept.sizes, agent.kept.starts_task,
+        )
+        for agent in tree.agents.values()
+    }  # fmt: skip
+    return list(agents), agents, tree.size
+
+
 def user(text: str) -> Item:
     """Return what a user says."""
     return {"type": "message", "role": "user", "content": text}

@@ -47,6 +47,16 @@ def test_outputs_alone_do_not_start_an_idle_root():
     assert stage["/root"].status == Completed("wait")
 
 
+def test_what_a_user_says_to_a_busy_root_stands_behind_its_calls():
+    stage = Stage()
+    (call,) = stage.play("/root", ("T", {}))
+    stage.tree.take_input([user("and?"), output(call)])
+    assert stage["/root"].phase is Phase.RUNNABLE
+    assert stage["/root"].rounds == 0
+    shown = recall_agents(stage["/root"].history)
+    assert [item["type"] for item in shown] == ["message", "function_call", "function_call_output", "message"]
+
+
 def test_no_input_at_all_starts_the_root():
     stage = Stage()
     stage.play("/root", say="x")

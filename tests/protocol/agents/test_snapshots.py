@@ -3,24 +3,11 @@
 import json
 
 import pytest
-from protocol.agents.stage import Stage, message, output, user
+from protocol.agents.stage import Stage, describe, message, output, user
 
 from gateway.protocol.agents.bounds import Bounds
 from gateway.protocol.agents.stored import StoredAgent
 from gateway.protocol.agents.tree import Tree
-
-
-def describe(tree):
-    """Return all that a tree is, besides what ends with a response."""
-    agents = {
-        agent.path: (
-            agent.number, agent.parent, agent.status, agent.phase, agent.history, agent.mailbox, agent.calls,
-            agent.late, agent.wait, agent.last_task, agent.rounds, agent.empty_rounds, agent.failures,
-            agent.kept.sizes, agent.kept.starts_task,
-        )
-        for agent in tree.agents.values()
-    }  # fmt: skip
-    return list(agents), agents, tree.size
 
 
 def first():
