@@ -125,7 +125,7 @@ def _derive_open(session: dict[str, Any], number: int, position: int) -> Open:
         request_headers=request.get("headers"),
         status=response.get("status_code"),
         response_headers=response.get("headers"),
-        extra={_THEIRS: rest} if rest else None,
+        extra={_THEIRS: rest},
     )
 
 
@@ -212,7 +212,7 @@ def _write_session(records: Sequence[Open | Frame | Close], number: int, positio
 def _write_handshake(opened: Open) -> dict[str, Any]:
     rest = _theirs(opened.extra)
     request = {"method": "GET", "url": opened.url, "headers": opened.request_headers}
-    if rest:
+    if _THEIRS in (opened.extra or {}):
         request = {name: value for name, value in request.items() if name != "method" and value is not None}
     response = {"status_code": opened.status, "headers": opened.response_headers}
     response = {name: value for name, value in response.items() if value is not None}

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, ProtocolError
+from websockets.exceptions import InvalidHandshake, InvalidState, ProtocolError
 from websockets.frames import Close, Frame, Opcode
 from websockets.http11 import Response
-from websockets.protocol import State
+from websockets.protocol import Event, State
 from websockets.uri import parse_uri
 
 from gateway.cassette.bounds import Bounds
@@ -56,6 +56,8 @@ class Socket:
         self._messages: deque[str] = deque()
         self._said_goodbye: Literal["client", "server"] | None = None
         self._is_noted = False
+        # What arrived together with the handshake.
+        self._early: list[Event] = []
 
     @property
     def session(self) -> int:
@@ -102,13 +104,15 @@ class Socket:
         if self._protocol.handshake_exc is not None:
             self.abort(by="server" if answer.status_code != 101 else "transport")
             raise TransportFailed(f"the upgrade was answered with status {answer.status_code}")
-        self._take_events()
+        await self._process()
 
     async def _read_answer(self) -> Response:
         while True:
-            for event in self._protocol.events_received():
-                assert isinstance(event, Response)
-                return event
+            events = self._protocol.events_received()
+            if events:
+                answer, *self._early = events
+                assert isinstance(answer, Response)
+                return answer
             if self._protocol.handshake_exc is not None:
                 raise self._protocol.handshake_exc
             data = await self._reader.read(_READ_BYTES)
@@ -125,7 +129,7 @@ class Socket:
         """
         try:
             self._protocol.send_text(text.encode())
-        except ConnectionClosed as error:
+        except InvalidState as error:
             raise TransportFailed("the connection has ended") from error
         await self._flush(note)
 
@@ -137,7 +141,8 @@ class Socket:
             BoundReached: a message is larger than it may be.
         """
         while not self._messages:
-            if self._protocol.state is State.CLOSED:
+            self._check()
+            if self._protocol.close_rcvd is not None or self._protocol.state is State.CLOSED:
                 return None
             await self._read()
         return self._messages.popleft()
@@ -185,8 +190,14 @@ class Socket:
             self._protocol.receive_data(data)
         else:
             self._protocol.receive_eof()
+        await self._process()
+
+    async def _process(self) -> None:
+        """Take in what was read and write what it makes necessary."""
         self._take_events()
         await self._flush(None)
+
+    def _check(self) -> None:
         problem = self._protocol.parser_exc
         if problem is not None and not isinstance(problem, EOFError):
             if self._protocol.close_sent is not None and self._protocol.close_sent.code == 1009:
@@ -195,7 +206,9 @@ class Socket:
             raise TransportFailed(f"the other side broke the protocol: {problem}")
 
     def _take_events(self) -> None:
-        for event in self._protocol.events_received():
+        events = [*self._early, *self._protocol.events_received()]
+        self._early.clear()
+        for event in events:
             assert isinstance(event, Frame)
             payload = bytes(event.data)
             self._recorder.note_frame(self._session, "s2c", int(event.opcode), payload, fin=event.fin)
