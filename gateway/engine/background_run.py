@@ -185,7 +185,7 @@ class Maker:
             return
         left = max(0.0, give_up_at - parts.clock.now())
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(left, parts.engine.cut_off_response, job.response_id, _too_old(self._settings()))
+        timer = loop.call_later(left, parts.engine.runs.cut_off_response, job.response_id, _too_old(self._settings()))
         try:
             await parts.engine.stream(structs.replace(plan, keeper=log), log)
         except asyncio.CancelledError:

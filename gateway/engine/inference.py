@@ -3,22 +3,24 @@
 import hashlib
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gateway.engine.coalescing import Coalescer
 from gateway.engine.failures import name_outcome
 from gateway.engine.plan import Plan
 from gateway.engine.spans import conclude_call, describe_call
+from gateway.engine.steering import ItemCut
 from gateway.engine.telling import Telling
 from gateway.ports import UpstreamCall, UpstreamExchange
 from gateway.protocol import codec
 from gateway.protocol.announcer import Round
 from gateway.protocol.choice import Offer
 from gateway.protocol.errors import GatewayError, UpstreamError
+from gateway.protocol.events import Event
 from gateway.protocol.requests import build_upstream_body
 from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
-from gateway.protocol.upstream_events import Unknown, parse
+from gateway.protocol.upstream_events import Unknown, UpstreamEvent, parse
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 
@@ -50,6 +52,13 @@ class Inference:
         self._metrics = metrics
         self._tracing = tracing
         self._longest_line = 0
+        self._ingest: Callable[[Round, UpstreamEvent], list[Event]] = plan.turn.ingest
+        self._cut: ItemCut | None = None
+
+    def cut_at_item(self) -> None:
+        """Let the call that is being answered end where the next item begins, if there is one."""
+        if self._cut is None:
+            self._ingest = self._cut = ItemCut(self._turn)
 
     async def ask(
         self, items: list[dict[str, Any]], offer: Offer, *, stream: bool, round_: Round | None = None
@@ -99,7 +108,7 @@ class Inference:
                         span, round_,
                         first_chunk_seconds=first - began if first > began else None, content_bytes=content_bytes,
                     )  # fmt: skip
-                if round_.ended:
+                if round_.ended and (self._cut is None or not self._cut.made):
                     exchange.retire()
                 else:
                     await exchange.close()
@@ -150,7 +159,7 @@ class Inference:
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
         telling = self._telling
-        round_, ingest, keep = telling.round, self._turn.ingest, telling.outbox.add
+        round_, ingest, keep = telling.round, self._ingest, telling.outbox.add
         ingest_delta, keep_delta = self._turn.ingest_delta, telling.outbox.add_delta
         tells = telling.channel is not None
         for name, data in blocks:

@@ -44,6 +44,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
         commit_after_seconds: when a stream is started although the upstream has not accepted the call yet.
         deadline_seconds: longest life of a run.
         max_rounds: most inference calls.
+        cuts_items: whether a steered response ends behind an item, although the model goes on.
         content_bytes: how much of each part of an inference call's content its span may tell; 0 for nothing.
     """
 
@@ -51,6 +52,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     commit_after_seconds: float
     deadline_seconds: float
     max_rounds: int
+    cuts_items: bool = False
     content_bytes: int = 0
 
     @classmethod
@@ -67,6 +69,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
             commit_after_seconds=config.server.commit_after_seconds,
             deadline_seconds=config.engine.run_deadline_seconds,
             max_rounds=config.engine.max_rounds,
+            cuts_items=config.websocket.steer.cut == "item",
             content_bytes=config.telemetry.capture_content_max_bytes if config.telemetry.capture_content else 0,
         )
 

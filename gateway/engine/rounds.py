@@ -4,6 +4,7 @@ from gateway.engine.compaction import Compactor
 from gateway.engine.hosting import Hosting
 from gateway.engine.inference import Inference
 from gateway.engine.plan import Plan
+from gateway.engine.steering import STEERED
 from gateway.engine.telling import Telling
 from gateway.ports import Toolkit
 from gateway.protocol.announcer import Round
@@ -88,6 +89,9 @@ class Rounds:
             vain = vain + 1 if self._turn.exhausted and not calls else 0
             await hosting.run_calls(round_, calls)
             if self._turn.is_cut_short or not _goes_on(round_) or vain > 1:
+                return
+            if self._telling.steered:
+                self._turn.cut_short(STEERED)
                 return
             if self._asked >= self._plan.settings.max_rounds:
                 self._turn.cut_short(_MAX_MESSAGES)

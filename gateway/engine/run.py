@@ -24,6 +24,7 @@ from gateway.engine.spans import conclude_agent, describe_agent
 from gateway.engine.telling import Telling
 from gateway.ports import Clock
 from gateway.protocol.errors import GatewayError, InternalError, ResourceLimitExceeded
+from gateway.protocol.events import Event
 from gateway.protocol.minimal_error import minimal_error
 from gateway.protocol.response import EncodedResponse, Response, Usage
 from gateway.telemetry.metrics import Metrics
@@ -123,6 +124,27 @@ class Run:
         if self._coordinator is not None:
             self._coordinator.end()
 
+    def tell(self, event: Event, *, steers: bool = False) -> Awaitable[None] | None:
+        """Tell the client what became of a control, in the response's own numbers.
+
+        Args:
+            event: what it is told.
+            steers: whether the run is to end where the model would be asked again.
+
+        Returns:
+            What ends when the event is with the connection; None, and nothing told, once the response is ending.
+
+        Raises:
+            ResourceLimitExceeded: the event is too large to be sent.
+        """
+        if not self._telling.tell_aside(event):
+            return None
+        if steers:
+            self._telling.steered = True
+            if self._settings.cuts_items:
+                self._inference.cut_at_item()
+        return self._telling.asides_sent()
+
     def _start_agent(self) -> Span:
         self._span = self._tracing.start_agent()
         if self._span.recording:
@@ -133,12 +155,15 @@ class Run:
 
     async def _stream(self, channel: Channel) -> None:
         self._begin_stream()
+        self._telling.takes_asides = True
         self._telling.progress.start(self._telling.tell_progress)
         try:
             # The status is held until the upstream has accepted the call, but not for ever.
             with self._deadline.remind(self._settings.commit_after_seconds, self._telling.begin_early):
                 await self._infer(stream=True)
         finally:
+            # What is told from here on comes after the terminal event.
+            self._telling.takes_asides = False
             self._telling.progress.stop()
             await self._telling.settle_early()
         await self._finish(channel, self._propose())

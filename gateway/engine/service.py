@@ -1,6 +1,6 @@
 """The facade every transport calls: prepare, answer or stream, retrieve, delete."""
 
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,12 +22,13 @@ from gateway.engine.quotas import Quotas
 from gateway.engine.room import Room
 from gateway.engine.routing import RawHeaders, Route, Routing, model_not_found
 from gateway.engine.run import Run
+from gateway.engine.runs import Runs
 from gateway.engine.session import Continuation, Session, Sessions
 from gateway.engine.usage import UsageBook
 from gateway.ports import Clock, Deletion, Ids, Sealer, Store, Tools, Upstream
 from gateway.protocol import codec
 from gateway.protocol.agents.asked import has_beta_header
-from gateway.protocol.errors import GatewayError
+from gateway.protocol.ids import prefix_of
 from gateway.protocol.requests import CreateRequest, check_request, read_object
 from gateway.protocol.response import DeletedResponse, ModelList
 from gateway.telemetry.metrics import Metrics
@@ -54,6 +55,7 @@ class Engine:
         conversations: what callers do with conversations.
         compaction: windows, notes and summaries.
         committer: stores what has been made.
+        runs: what is being made now.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Engine:
         self._ids = ids
         self._upstreams = upstreams
         self._extras = Extras()
-        self._runs: dict[str, Run] = {}
+        self.runs = Runs()
         self._sessions = Sessions(config.websocket, metrics)
         self._cutting_off = False
         self._room = Room(store, clock, config)
@@ -256,20 +258,6 @@ class Engine:
             if hold is not None:
                 await hold.release()
 
-    def inject(self, response_id: str, items: list[Any]) -> Awaitable[bool] | None:
-        """Hand outputs of the client's tools to a response that is being made; None where there is no such response.
-
-        Args:
-            response_id: the response.
-            items: the outputs, in the order in which they are to be taken: all of them, or none.
-
-        Returns:
-            Tells, in due time, whether their fate was told in the response's own stream, as `response.inject.created`
-            or `response.inject.failed`. If not, the response has ended without a look at them.
-        """
-        run = self._runs.get(response_id)
-        return None if run is None else run.inject(items)
-
     # ------------------------------------------------------------ what is stored
 
     async def retrieve(self, principal: str, response_id: str) -> bytes:
@@ -345,15 +333,13 @@ class Engine:
         """
         self._admission.begin_drain()
         self._cutting_off = True
-        for run in self._runs.values():
+        for run in self.runs.values():
             run.cut_off(shutting_down())
-        return len(self._runs)
+        return len(self.runs)
 
-    def cut_off_response(self, response_id: str, error: GatewayError) -> None:
-        """End one running response as failed with this error, as `cut_off` does; nothing happens if it has ended."""
-        run = self._runs.get(response_id)
-        if run is not None:
-            run.cut_off(error)
+    def mint(self, kind: str) -> str:
+        """Return a new id for an object of a kind."""
+        return self._ids.mint(prefix_of(kind))
 
     # ------------------------------------------------------------ inside
 
@@ -369,7 +355,7 @@ class Engine:
             compactor=self.compaction.begin(plan),
             coordination=self._coordination,
         )
-        self._runs[plan.response_id] = run
+        self.runs[plan.response_id] = run
         if plan.lineage.hold is not None:
             plan.lineage.hold.watch(run.cut_off)
         if self._cutting_off:
@@ -377,7 +363,7 @@ class Engine:
         return run
 
     def _conclude(self, plan: Plan) -> None:
-        self._runs.pop(plan.response_id).conclude()
+        self.runs.pop(plan.response_id).conclude()
         if plan.turn.usage is not None:
             self.usage.count(plan.caller.principal, plan.turn.response.model, plan.turn.usage)
 

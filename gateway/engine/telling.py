@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from gateway.engine.delivery import Channel
+from gateway.engine.delivery import Channel, EncodedEvent
 from gateway.engine.outbox import Outbox
 from gateway.engine.progress import Progress
 from gateway.protocol.announcer import Round
@@ -26,10 +26,12 @@ class Telling:
         channel: where events go; None where the answer is one body.
         accepted: whether the upstream has accepted a call, so that a failure belongs into the stream.
         round: the round whose items are being told.
-        early: a batch that a timer has put into the channel, which is for one after the other.
+        early: a batch that somebody else has put into the channel, which is for one after the other.
+        takes_asides: whether somebody else may tell events: from the first one on, until the last is measured.
+        steered: whether the response is to end where the model would be asked again.
     """
 
-    __slots__ = ("_turn", "accepted", "channel", "early", "outbox", "progress", "round")
+    __slots__ = ("_turn", "accepted", "channel", "early", "outbox", "progress", "round", "steered", "takes_asides")
 
     def __init__(self, turn: Turn, outbox: Outbox, progress: Progress) -> None:
         self._turn = turn
@@ -39,6 +41,8 @@ class Telling:
         self.accepted = False
         self.round: Round = turn.open_round()
         self.early: asyncio.Task[None] | None = None
+        self.takes_asides = False
+        self.steered = False
 
     def keep(self, out: Iterable[Event]) -> None:
         """Keep events for the next batch.
@@ -76,7 +80,29 @@ class Telling:
         """Send what waits, although the upstream has not accepted the call yet."""
         channel = self.channel
         if channel is not None and not channel.opened and self.outbox:
-            self.early = asyncio.create_task(channel.put(self.outbox.take()))
+            self.early = asyncio.create_task(self._put(channel, self.outbox.take()))
+
+    def tell_aside(self, event: Event) -> bool:
+        """Tell an event that no round has made, as soon as the client takes it; False, and nothing told, at the end.
+
+        Raises:
+            ResourceLimitExceeded: it cannot be sent.
+        """
+        channel = self.channel
+        if channel is None or not self.takes_asides:
+            return False
+        self.keep(self._turn.tell(event))
+        if channel.opened and (self.early is None or self.early.done()):
+            self._send_aside(channel)
+        return True
+
+    def asides_sent(self) -> asyncio.Future[None]:
+        """Return what ends when all that was told aside is with the connection."""
+        if self.early is not None:
+            return asyncio.shield(self.early)
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sent.set_result(None)
+        return sent
 
     def tell_progress(self) -> None:
         """Tell the client again that its response is in progress."""
@@ -87,9 +113,7 @@ class Telling:
             self.outbox.add(self._turn.repeat_progress())
         except ResourceLimitExceeded:
             return
-        batch = self.outbox.take()
-        if not channel.write(batch):
-            self.early = asyncio.create_task(channel.put(batch))
+        self._send_aside(channel)
 
     async def settle_early(self) -> None:
         """Wait for what a timer has put into the channel."""
@@ -98,3 +122,14 @@ class Telling:
             await asyncio.wait((self.early,))
             early, self.early = self.early, None
             early.result()
+
+    def _send_aside(self, channel: Channel) -> None:
+        batch = self.outbox.take()
+        if not channel.write(batch):
+            self.early = asyncio.create_task(self._put(channel, batch))
+
+    async def _put(self, channel: Channel, batch: list[EncodedEvent]) -> None:
+        """Put a batch, and after it what was told aside in the meantime."""
+        await channel.put(batch)
+        while self.outbox:
+            await channel.put(self.outbox.take())

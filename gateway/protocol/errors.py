@@ -15,6 +15,7 @@ GatewayError
 ├── Forbidden                      403
 ├── MethodNotAllowed               405
 ├── RateLimitExceeded              429
+│   └── TooManyInjections          429, of one WebSocket
 ├── InsufficientQuota              429, of what is stored
 ├── ResourceLimitExceeded          502, names the config key and its limit
 ├── UpstreamError                  502
@@ -259,6 +260,12 @@ class RateLimitExceeded(GatewayError):
     def hints(self) -> dict[str, str]:
         """As of any error, and what is left."""
         return {**super().hints, **self._headers}
+
+
+class TooManyInjections(RateLimitExceeded):
+    """Too many injects and steers of a WebSocket wait to be answered; nothing of this one was applied."""
+
+    code = "too_many_pending_injections"
 
 
 class InsufficientQuota(GatewayError):

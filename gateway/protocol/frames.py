@@ -2,12 +2,13 @@
 
 A client's frame is a create, with the parameters beside its `type` or in a `response` of their own. Here only what
 routes it is read; the parameters are checked when its turn comes, by `requests.check_request`, because a create that
-fails then is a failed continuation, and one that cannot be routed is not.
+fails then is a failed continuation, and one that cannot be routed is not. Or it is a control, which names a response
+of the connection: an inject or a steer.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -21,6 +22,7 @@ from gateway.protocol.errors import (
     Unavailable,
     UpstreamError,
 )
+from gateway.protocol.injection import check_inject
 from gateway.protocol.inputs import json_type
 from gateway.protocol.requests import CreateFields, read_json
 
@@ -28,12 +30,17 @@ MAX_EVENT_ID = 512
 """Longest `event_id` in characters that is repeated in errors; longer ones are left out."""
 
 _CREATE = "response.create"
+_INJECT = "response.inject"
+_STEER = "response.steer"
+_TAKEN = f"This connection takes '{_CREATE}' and '{_STEER}'."
+_BETA = "They belong to multi-agent responses; connect with the header 'OpenAI-Beta: responses_multi_agent=v1'."
 _IGNORED = frozenset({"response.processed"})
 _ROUTING = frozenset({"type", "stream_id", "event_id"})
 # Parameters of a create, which are all in one place.
 _INSIDE = tuple(
     name for name in CreateFields.__struct_fields__ if name not in {"stream_id", "generate", "stream", "stream_options"}
 )
+_STEER_FIELDS = frozenset({"type", "previous_response_id", "input"})
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 
 
@@ -62,20 +69,57 @@ class CreateFrame(Struct, frozen=True, kw_only=True):
     trace: Mapping[str, str] = {}
 
 
+class InjectFrame(Struct, frozen=True, kw_only=True):
+    """One `response.inject`: outputs for a response that runs.
+
+    Attributes:
+        response_id: the response.
+        event_id: what errors about it repeat.
+        input: the outputs as they were sent, each an object with a `type`.
+    """
+
+    response_id: str
+    event_id: str | None
+    input: list[dict[str, Any]]
+
+
+class SteerFrame(Struct, frozen=True, kw_only=True):
+    """One `response.steer`: what the user adds to a response.
+
+    Attributes:
+        response_id: the response.
+        event_id: what errors about it repeat.
+        input: what is added, not checked.
+        stray: a member that such a frame must not have, if it has one.
+    """
+
+    response_id: str
+    event_id: str | None
+    input: Any
+    stray: str | None
+
+
+Frame: TypeAlias = CreateFrame | InjectFrame | SteerFrame
+
+
 class FrameError(Exception):
-    """A frame that cannot be routed; the connection goes on.
+    """A frame that cannot be routed; the connection goes on, unless `closes`.
 
     Attributes:
         error: what is wrong with it.
         stream_id: its lane, if it named a valid one.
         event_id: its own id, if that could be read.
+        closes: whether the connection must end.
     """
 
-    def __init__(self, error: GatewayError, *, stream_id: str | None = None, event_id: str | None = None) -> None:
+    def __init__(
+        self, error: GatewayError, *, stream_id: str | None = None, event_id: str | None = None, closes: bool = False
+    ) -> None:
         super().__init__(error.message)
         self.error = error
         self.stream_id = stream_id
         self.event_id = event_id
+        self.closes = closes
 
 
 class FrameErrorObject(ErrorObject, kw_only=True):
@@ -94,16 +138,20 @@ class ErrorFrame(Struct, tag="error", tag_field="type", kw_only=True):
     error: FrameErrorObject
 
 
-def read_frame(data: str | bytes, *, max_depth: int, default_model: str | None = None) -> CreateFrame | None:
-    """Return the create a text frame holds, or None for a frame that asks for nothing.
+def read_frame(
+    data: str | bytes, *, max_depth: int, default_model: str | None = None, injects: bool = False
+) -> Frame | None:
+    """Return the create or the control a text frame holds, or None for a frame that asks for nothing.
 
     Args:
         data: the text, decoded or in UTF-8.
         max_depth: deepest nesting.
         default_model: the model of a create that names none.
+        injects: whether the connection takes `response.inject`.
 
     Raises:
-        FrameError: `invalid_json`, `unsupported_event` or `invalid_stream_id`, or parameters in two places.
+        FrameError: `invalid_json`, `unsupported_event` or `invalid_stream_id`, parameters in two places, or a control
+            without what it needs.
     """
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     try:
@@ -116,8 +164,12 @@ def read_frame(data: str | bytes, *, max_depth: int, default_model: str | None =
     is_lane = isinstance(stream_id, str) and _STREAM_ID.fullmatch(stream_id) is not None
     if isinstance(kind, str) and kind in _IGNORED:
         return None
+    if kind == _STEER:
+        return _read_steer(fields, event_id)
+    if kind == _INJECT and injects:
+        return _read_inject(fields, event_id)
     if kind != _CREATE:
-        unsupported = _unsupported_event(_describe(kind), param="type")
+        unsupported = _unsupported_event(_describe(kind), "type", _BETA if kind == _INJECT else _TAKEN)
         raise FrameError(unsupported, stream_id=stream_id if is_lane else None, event_id=event_id)
     if stream_id is not None and not is_lane:
         raise FrameError(_invalid_stream_id(), event_id=event_id)
@@ -187,6 +239,29 @@ def _read_event_id(fields: dict[str, Any]) -> str | None:
     return event_id if isinstance(event_id, str) and len(event_id) <= MAX_EVENT_ID else None
 
 
+def _read_inject(fields: dict[str, Any], event_id: str | None) -> InjectFrame:
+    response_id, given = fields.get("response_id"), fields.get("input")
+    try:
+        check_inject(response_id, given)
+    except InvalidRequest as error:
+        raise FrameError(error, event_id=event_id, closes=True) from None
+    return InjectFrame(response_id=response_id, event_id=event_id, input=given)  # type: ignore[arg-type]
+
+
+def _read_steer(fields: dict[str, Any], event_id: str | None) -> SteerFrame:
+    response_id = fields.get("previous_response_id")
+    if not isinstance(response_id, str):
+        error = InvalidRequest(
+            "Invalid 'response.steer': 'previous_response_id' must be the id of the response to steer, a string, not "
+            f"{json_type(response_id)}.",
+            code="invalid_event",
+            param="previous_response_id",
+        )
+        raise FrameError(error, event_id=event_id)
+    stray = next((name for name in fields if name not in _STEER_FIELDS), None)
+    return SteerFrame(response_id=response_id, event_id=event_id, input=fields.get("input"), stray=stray)
+
+
 def _read_body(fields: dict[str, Any], default_model: str | None) -> dict[str, Any]:
     body = fields.get("response")
     if isinstance(body, dict):
@@ -231,8 +306,8 @@ def _describe(kind: Any) -> str:
     return f"The 'type' of a frame must be a string, not {json_type(kind)}."
 
 
-def _unsupported_event(what: str, param: str | None = None) -> InvalidRequest:
-    return InvalidRequest(f"{what} This connection takes '{_CREATE}'.", code="unsupported_event", param=param)
+def _unsupported_event(what: str, param: str | None = None, hint: str = _TAKEN) -> InvalidRequest:
+    return InvalidRequest(f"{what} {hint}", code="unsupported_event", param=param)
 
 
 def _invalid_stream_id() -> InvalidRequest:

@@ -6,6 +6,7 @@ many creates a lane has waiting. No step takes longer with more of them.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -117,6 +118,11 @@ class LaneScheduler(Generic[Payload]):
         self._waiting += 1
         self._bytes += size
         return ticket
+
+    def list_waiting(self, lane: str | None) -> Iterable[Payload]:
+        """Return what waits on a lane, in its order."""
+        queue = self._lanes.get(lane)
+        return [] if queue is None else [ticket.payload for ticket in queue.waiting]
 
     def start(self) -> list[Ticket[Payload]]:
         """Return what is to be started now, which runs from here on."""

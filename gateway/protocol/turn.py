@@ -1,7 +1,6 @@
 """One whole response: lifecycle, items, ledger and numbering. `Turn.ingest` is the way in.
 
-A turn never awaits and never reads a clock: time comes as an argument, ids from the callable it was given. Its owner
-moves the bytes.
+A turn never awaits and reads no clock: time comes as an argument, ids from the callable given. Its owner moves bytes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,6 +118,10 @@ class Turn:
     def repeat_progress(self) -> Event:
         """Return `response.in_progress` once more, for a client that has heard nothing for long."""
         return self._number([events.ResponseInProgress(response=self.response)])[0]
+
+    def tell(self, event: Event) -> list[Event]:
+        """Return an event that belongs to no item, numbered: what became of a control."""
+        return self._number([event])
 
     def open_round(self, agent: str = _ROOT) -> Round:
         """Return a new round: one upstream inference of one agent. Several may be open at once."""

@@ -55,9 +55,13 @@ class SocketLoad:
         waiting: creates that wait.
         outstanding_bytes: frames of both.
         session_bytes: histories in memory.
+        controls: injects and steers that wait to be answered.
+        control_bytes: their frames.
     """
 
-    __slots__ = ("connections", "outstanding_bytes", "running", "session_bytes", "waiting")
+    __slots__ = (
+        "connections", "control_bytes", "controls", "outstanding_bytes", "running", "session_bytes", "waiting",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.connections = Level()
@@ -65,6 +69,30 @@ class SocketLoad:
         self.waiting = Level()
         self.outstanding_bytes = Level()
         self.session_bytes = Level()
+        self.controls = Level()
+        self.control_bytes = Level()
+
+
+class SocketShare:
+    """What one connection adds to these numbers.
+
+    Args:
+        load: those of the process.
+    """
+
+    __slots__ = ("_added", "_load")
+
+    def __init__(self, load: SocketLoad) -> None:
+        self._load = load
+        self._added = (0, 0, 0)
+
+    def set(self, running: int, waiting: int, outstanding_bytes: int) -> None:
+        """Say what its creates come to now."""
+        load, before = self._load, self._added
+        self._added = (running, waiting, outstanding_bytes)
+        load.running.move(running - before[0])
+        load.waiting.move(waiting - before[1])
+        load.outstanding_bytes.move(outstanding_bytes - before[2])
 
 
 class BackgroundLoad:

@@ -121,6 +121,9 @@ class Metrics:
         self.websocket_closes_total = self._counter(names.WEBSOCKET_CLOSES)
         self.checkpoints_total = self._counter(names.WEBSOCKET_CHECKPOINTS)
         self.session_lookups_total = self._counter(names.WEBSOCKET_LOOKUPS)
+        self.controls_total = self._counter(names.WEBSOCKET_CONTROLS)
+        self._level(names.WEBSOCKET_CONTROLS_WAITING, names.WEBSOCKET_CONTROLS_WAITING_HIGH, load.controls)
+        self._level(names.WEBSOCKET_CONTROL_BYTES, names.WEBSOCKET_CONTROL_BYTES_HIGH, load.control_bytes)
 
     def _declare_background(self) -> None:
         self.background_load = load = BackgroundLoad()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gateway.config.schema import GatewayConfig, WebSocketConfig
 from gateway.engine.plan import Caller
 from gateway.engine.service import Engine
+from gateway.protocol import codec
 from gateway.protocol.agents.asked import has_beta_header
 from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable
 from gateway.protocol.frames import (
@@ -19,16 +20,21 @@ from gateway.protocol.frames import (
 )
 from gateway.protocol.lanes import LaneLimits, LaneScheduler, Ticket
 from gateway.telemetry import names
+from gateway.telemetry.loads import SocketShare
 from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Span, Tracing, current_span
+from gateway.transport.controls import Controls
+from gateway.transport.idle import IdleWatch
 from gateway.transport.lane_channel import LaneChannel
+from gateway.transport.making import Successor
 from gateway.transport.outbound import OutboundQueue
 from gateway.transport.socket import ClientSocket
 from gateway.transport.wire_errors import from_exception, name_code
 
 CLOSE_DONE = 1000
 CLOSE_GOING_AWAY = 1001
+CLOSE_POLICY = 1008
 
 _logger = logging.getLogger(names.LOGGER_ENGINE)
 _MESSAGES_AT_ONCE = 64
@@ -81,16 +87,12 @@ class LaneConnection:
         self._headers = headers
         self._agents_header = has_beta_header(headers)
         self._default_model = default_model
+        self._injects = config.multi_agent.enabled and (
+            self._agents_header or not config.multi_agent.require_beta_header
+        )
         self._loop = asyncio.get_running_loop()
         self._session = engine.open_session()
-        self._scheduler: LaneScheduler[CreateFrame] = LaneScheduler(
-            LaneLimits(
-                max_active=bounds.max_active,
-                max_named_lanes=bounds.max_named_lanes,
-                max_outstanding=bounds.max_outstanding,
-                max_outstanding_bytes=bounds.max_outstanding_bytes,
-            )
-        )
+        self._scheduler: LaneScheduler[CreateFrame] = LaneScheduler(_read_limits(bounds))
         self._queue: OutboundQueue[Sequence[bytes]] = OutboundQueue(
             self._write,
             _measure,
@@ -98,18 +100,22 @@ class LaneConnection:
             max_bytes=bounds.delivery_max_bytes,
             metrics=metrics,
         )
+        self._controls = Controls(engine, self._queue, config, metrics, expects=self._expects, rest=self._end_if_idle)
         self._tasks: dict[asyncio.Task[None], str | None] = {}
-        self._counted = (0, 0, 0)
+        self._share = SocketShare(metrics.socket_load)
         self._last_words: Callable[[], GatewayError] | None = None
         self._cut = False
         self._closing: asyncio.Task[None] | None = None
         self.told = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
-        self._quiet_since = self._loop.time()
-        self._met = False
         self._gone = False
-        self._patience = 0.0
-        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle = IdleWatch(
+            self._queue,
+            rests=lambda: self._scheduler.idle and self._controls.idle,
+            close=lambda: self._close(CLOSE_DONE, "idle"),
+            first_seconds=bounds.handshake_timeout_seconds,
+            later_seconds=bounds.idle_timeout_seconds,
+        )
 
     # ------------------------------------------------------------ from the first message to the end
 
@@ -118,7 +124,7 @@ class LaneConnection:
         self._metrics.socket_load.connections.move(1)
         self._socket.watch(self._leave, self._queue.resume)
         self._after(self._bounds.lifetime_seconds, self._expire)
-        self._wait_idle(self._bounds.handshake_timeout_seconds)
+        self._idle.look()
         try:
             number = 0
             while (message := await self._socket.read()) is not None:
@@ -129,12 +135,12 @@ class LaneConnection:
                     await asyncio.sleep(0)
         finally:
             self._socket.watch(None)
-            for timer in (*self._timers, self._idle_timer):
-                if timer is not None:
-                    timer.cancel()
+            for timer in self._timers:
+                timer.cancel()
+            self._idle.end()
             self._leave()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._count((0, 0, 0))
+            await asyncio.gather(*self._tasks, self._controls.ended(), return_exceptions=True)
+            self._share.set(0, 0, 0)
             self._session.close()
             self._metrics.socket_load.connections.move(-1)
             if self._closing is not None:
@@ -146,28 +152,31 @@ class LaneConnection:
             self._stop_creates(_shutting_down)
 
     async def _take(self, message: str | bytes) -> None:
-        self._quiet_since = self._loop.time()
-        if not self._met:
-            self._met = True
-            self._wait_idle(self._bounds.idle_timeout_seconds)
+        if self._gone:
+            return
+        self._idle.note_message()
         size = len(message) if isinstance(message, bytes) or message.isascii() else len(message.encode())
         self._metrics.defer(self._metrics.websocket_message_bytes.observe, size)
         try:
             if isinstance(message, bytes):
                 raise refuse_binary()
-            frame = read_frame(message, max_depth=self._max_depth, default_model=self._default_model)
+            frame = read_frame(
+                message, max_depth=self._max_depth, default_model=self._default_model, injects=self._injects
+            )
         except FrameError as refusal:
-            await self._tell(refusal.error, refusal.stream_id, refusal.event_id)
+            await self._refuse_frame(refusal)
             return
         if frame is None or self._cut:
             return
         try:
             self._check_caller()
-            self._scheduler.admit(frame.stream_id, size, frame)
+            if isinstance(frame, CreateFrame):
+                self._scheduler.admit(frame.stream_id, size, frame)
+                self._start(self._scheduler.start())
+            else:
+                self._controls.take(frame, size)
         except GatewayError as error:
-            await self._tell(error, frame.stream_id, frame.event_id)
-            return
-        self._start(self._scheduler.start())
+            await self._tell(error, frame.stream_id if isinstance(frame, CreateFrame) else None, frame.event_id)
 
     # ------------------------------------------------------------ creates
 
@@ -183,33 +192,37 @@ class LaneConnection:
         span = self._tracing.start_create(frame.trace, self._span)
         if span.recording:
             _describe(span, frame)
+        successor: Ticket[CreateFrame] | None = None
         try:
-            await self._make(frame)
+            successor = await self._make(frame)
         except asyncio.CancelledError:
             if self._left or not self._cut or self._last_words is None:
                 raise
-            await self._tell(self._last_words(), frame.stream_id, frame.event_id)
+            await self._refuse(frame, self._last_words())
         except GatewayError as error:
-            await self._tell(error, frame.stream_id, frame.event_id)
+            await self._refuse(frame, error)
         except Exception as error:  # noqa: BLE001  # it fails this create alone
-            await self._tell(from_exception(error), frame.stream_id, frame.event_id)
+            await self._refuse(frame, from_exception(error))
         finally:
             span.end()
             del self._tasks[_current_task()]
-            self._quiet_since = self._loop.time()
+            self._idle.note()
             if not self._left:
-                self._start(self._scheduler.finish(ticket))
+                self._start(self._scheduler.finish(ticket, successor=successor))
             self._end_if_idle()
 
-    async def _make(self, frame: CreateFrame) -> None:
+    async def _make(self, frame: CreateFrame) -> Ticket[CreateFrame] | None:
+        """Make the response of a create; returns what has to follow it at once on its lane."""
         engine = self._engine
         self._refuse_late()
         # It may have waited for long; and whoever may do nothing forgets nothing either.
         self._check_caller()
         with (
+            self._controls.make(frame) as making,
             engine.admit(self._principal),
-            self._session.begin(frame.stream_id, frame.body.get("previous_response_id")) as continuation,
+            self._session.begin(frame.stream_id, making.parent_id) as continuation,
         ):
+            frame = making.frame
             request, route = engine.read_fields(frame.body, on_websocket=True, agents_header=self._agents_header)
             caller = Caller(
                 principal=self._principal,
@@ -229,7 +242,35 @@ class LaneConnection:
                     "tools of a create were left out, because they cannot be run",
                     extra={"tools": request.toolset.name_unsupported()},
                 )
-            await engine.stream(plan, LaneChannel(self._queue, frame.stream_id))
+            channel = LaneChannel(self._queue, frame.stream_id)
+            making.open(plan, channel)
+            await engine.stream(plan, channel)
+        successor = making.successor
+        if successor is None:
+            return None
+        return Ticket(lane=successor.stream_id, size=len(codec.encode(successor.body)), payload=successor)
+
+    def _expects(self, lane: str | None, response_id: str) -> bool:
+        """Whether a create that waits on a lane goes on from this response."""
+        return any(
+            frame.body.get("previous_response_id") == response_id for frame in self._scheduler.list_waiting(lane)
+        )
+
+    async def _refuse_frame(self, refusal: FrameError) -> None:
+        """Tell what is wrong with a frame; some end the connection, and what runs as if the client had gone."""
+        if refusal.closes:
+            self._gone = True
+            self._cancel()
+        await self._tell(refusal.error, refusal.stream_id, refusal.event_id)
+        if refusal.closes:
+            self._close(CLOSE_POLICY, "malformed event")
+
+    async def _refuse(self, frame: CreateFrame, error: GatewayError) -> None:
+        """Tell that a create was not made; of one that its client has not sent, those hear who steered."""
+        if isinstance(frame, Successor):
+            self._controls.give_up(frame.target, error)
+        else:
+            await self._tell(error, frame.stream_id, frame.event_id)
 
     def _refuse_late(self) -> None:
         """Raise what is said to creates that come when the connection ends."""
@@ -262,6 +303,10 @@ class LaneConnection:
             self._metrics.client_disconnects_total.inc()
         self._gone = True
         self._queue.close()
+        self._cancel()
+
+    def _cancel(self) -> None:
+        self._controls.close()
         for task in self._tasks:
             task.cancel()
 
@@ -282,7 +327,7 @@ class LaneConnection:
         assert self._last_words is not None
         for task, response_id in self._tasks.items():
             if response_id is not None:
-                self._engine.cut_off_response(response_id, self._last_words())
+                self._engine.runs.cut_off_response(response_id, self._last_words())
             else:
                 # It has not begun, and waits for its client or for what it refers to.
                 task.cancel()
@@ -291,7 +336,7 @@ class LaneConnection:
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self._last_words is None or self._tasks or self._left:
+        if self._last_words is None or self._tasks or self._left or not self._controls.idle:
             return
         error = self._last_words()
         if isinstance(error, ConnectionLimitReached):
@@ -299,35 +344,15 @@ class LaneConnection:
         else:
             self._close(CLOSE_GOING_AWAY, "The gateway is shutting down.")
 
-    def _wait_idle(self, patience: float) -> None:
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        self._patience = patience
-        self._look_idle()
-
-    def _look_idle(self) -> None:
-        """Close if nothing runs and nothing has come for too long; one timer looks, so that messages cost none."""
-        patience, now = self._patience, self._loop.time()
-        if not patience:
-            return
-        left = self._quiet_since + patience - now if self._scheduler.idle else patience
-        if left > 0:
-            self._idle_timer = self._loop.call_later(left, self._look_idle)
-        elif self._queue.statistics.batches:
-            # It has not even taken what it was told.
-            self._idle_timer = self._loop.call_later(patience, self._look_idle)
-        else:
-            self._close(CLOSE_DONE, "idle")
-
     def _close(self, code: int, reason: str, last_words: GatewayError | None = None) -> None:
         if self._closing is None:
             self._closing = self._loop.create_task(self._say_close(code, reason, last_words))
 
     async def _say_close(self, code: int, reason: str, last_words: GatewayError | None) -> None:
-        if self._last_words is None and not self._scheduler.idle:
+        if self._last_words is None and not self._scheduler.idle and not self._gone:
             # A create came in the same moment.
             self._closing = None
-            self._look_idle()
+            self._idle.look()
             return
         if last_words is not None:
             await self._tell(last_words)
@@ -342,19 +367,20 @@ class LaneConnection:
 
     def _count_creates(self) -> None:
         scheduler = self._scheduler
-        self._count((scheduler.active, scheduler.waiting, scheduler.outstanding_bytes))
-
-    def _count(self, numbers: tuple[int, int, int]) -> None:
-        """Bring the numbers of the process up to date with those of this connection."""
-        load = self._metrics.socket_load
-        before, self._counted = self._counted, numbers
-        load.running.move(numbers[0] - before[0])
-        load.waiting.move(numbers[1] - before[1])
-        load.outstanding_bytes.move(numbers[2] - before[2])
+        self._share.set(scheduler.active, scheduler.waiting, scheduler.outstanding_bytes)
 
 
 def _measure(payloads: Sequence[bytes]) -> int:
     return sum([len(payload) for payload in payloads])
+
+
+def _read_limits(bounds: WebSocketConfig) -> LaneLimits:
+    return LaneLimits(
+        max_active=bounds.max_active,
+        max_named_lanes=bounds.max_named_lanes,
+        max_outstanding=bounds.max_outstanding,
+        max_outstanding_bytes=bounds.max_outstanding_bytes,
+    )
 
 
 def _describe(span: Span, frame: CreateFrame) -> None:

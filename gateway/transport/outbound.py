@@ -58,6 +58,8 @@ class OutboundQueue(Generic[Batch]):
         self._closed = False
         self._producers: deque[asyncio.Future[None]] = deque()
         self._drained: deque[asyncio.Future[None]] = deque()
+        self._sent = 0
+        self._passed: deque[asyncio.Future[None]] = deque()
 
     @property
     def statistics(self) -> OutboundStatistics:
@@ -86,11 +88,19 @@ class OutboundQueue(Generic[Batch]):
         while self._waiting:
             await self._wait(self._drained.append)
 
+    async def passed(self) -> None:
+        """Wait until all that waits now has been sent."""
+        last = self._sent + len(self._waiting)
+        while self._sent < last and not self._closed:
+            await self._wait(self._passed.append)
+
     def resume(self) -> None:
         """Send what waits: the client has caught up."""
         while self._waiting and self._write(self._waiting[0][0]):
             _, size = self._waiting.popleft()
             self._note(-1, -size)
+            self._sent += 1
+        _wake_all(self._passed)
         if not self._waiting:
             _wake_all(self._drained)
         # One at a time, in turn: each that has queued its batch looks whether the next may.
@@ -105,6 +115,7 @@ class OutboundQueue(Generic[Batch]):
             self._note(-len(self._waiting), -self._bytes)
             self._waiting.clear()
         _wake_all(self._drained)
+        _wake_all(self._passed)
         _wake_all(self._producers)
 
     def _is_full(self, size: int) -> bool:

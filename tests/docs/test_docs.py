@@ -10,6 +10,7 @@ from docs.pages import PAGES, ROOT, find_fences
 from gateway.config import load_config
 from gateway.config.render import written_form
 from gateway.config.tree import format_path, gateway_tree, walk
+from gateway.protocol import steering
 from gateway.protocol.lifecycle import draw
 from gateway.telemetry import names
 from gateway.telemetry.names import Metric
@@ -112,6 +113,11 @@ def test_every_limit_callers_can_meet_is_explained() -> None:
 def test_the_lifecycle_is_drawn_from_the_table() -> None:
     (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "lifecycle.md"])
     assert diagram.text.strip() == draw()
+
+
+def test_the_states_of_steering_are_drawn_from_the_table() -> None:
+    (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "steering.md"])
+    assert diagram.text.strip() == steering.draw()
 
 
 @pytest.mark.checklist(60)

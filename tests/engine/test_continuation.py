@@ -292,17 +292,17 @@ async def test_one_response_can_be_cut_off(connection, caplog):
         asyncio.create_task(connection.create(reply, lane=lane)) for lane, reply in zip("ab", replies, strict=True)
     ]
     await settle()
-    first, _ = connection.engine._runs
-    connection.engine.cut_off_response(first, Unavailable("Enough."))
-    connection.engine.cut_off_response("resp_nobody", Unavailable("Enough."))
+    first, _ = connection.engine.runs
+    connection.engine.runs.cut_off_response(first, Unavailable("Enough."))
+    connection.engine.runs.cut_off_response("resp_nobody", Unavailable("Enough."))
     error = failure_of(await tasks[0])
     assert (error["code"], error["message"]) == ("server_is_overloaded", "Enough.")
     assert [reply.closed for reply in replies] == [1, 0]
     assert not tasks[1].done()
-    connection.engine.cut_off_response(first, Unavailable("It is over already."))
+    connection.engine.runs.cut_off_response(first, Unavailable("It is over already."))
     tasks[1].cancel()
     await asyncio.wait(tasks)
-    assert connection.engine._runs == {}
+    assert connection.engine.runs == {}
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 

@@ -91,7 +91,7 @@ async def test_what_arrives_in_the_same_moment_keeps_its_order():
     bench, more = Bench(), asyncio.Event()
     listener = await begin(bench, Prompt([b"".join(FRAMES[:5]), more, FRAMES[5], b"".join(FRAMES[6:])]), 15)
     await settle()
-    (run,) = bench.engine._runs.values()
+    (run,) = bench.engine.runs.values()
     more.set()
     run._telling.tell_progress()
     told = await listener.take_all()
@@ -103,7 +103,7 @@ async def test_an_event_that_does_not_fit_is_left_out():
     bench = Bench()
     listener = await begin(bench, Prompt([b"".join(FRAMES[:5]), asyncio.Event()]), 15)
     await settle()
-    (run,) = bench.engine._runs.values()
+    (run,) = bench.engine.runs.values()
     listener.take()
     run._outbox._longest = 10
     run._telling.tell_progress()

@@ -12,6 +12,7 @@ TABLE = {
     errors.Unauthorized: (401, "invalid_request_error", "invalid_api_key"),
     errors.Forbidden: (403, "invalid_request_error", "forbidden"),
     errors.MethodNotAllowed: (405, "invalid_request_error", "method_not_allowed"),
+    errors.TooManyInjections: (429, "rate_limit_error", "too_many_pending_injections"),
     errors.RateLimitExceeded: (429, "rate_limit_error", "rate_limit_exceeded"),
     errors.InsufficientQuota: (429, "insufficient_quota", "insufficient_quota"),
     errors.UpstreamError: (502, "upstream_error", "upstream_error"),

@@ -1,6 +1,7 @@
 """Frames of a WebSocket: what routes a create, what is refused before that, and the gateway's own frames."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,8 @@ from gateway.protocol.events import OutputTextDelta
 from gateway.protocol.frames import (
     MAX_EVENT_ID,
     FrameError,
+    InjectFrame,
+    SteerFrame,
     build_error_frame,
     read_frame,
     reframe_error,
@@ -189,8 +192,6 @@ def test_depth_is_the_callers_to_bound():
         ({"type": None}, "'type' of a frame must be a string", "type"),
         ({"type": ["response.create"]}, "'type' of a frame must be a string, not an array", "type"),
         ({"type": {}}, "'type' of a frame must be a string, not an object", "type"),
-        ({"type": "response.steer"}, "type 'response.steer' are not supported", "type"),
-        ({"type": "response.inject"}, "type 'response.inject' are not supported", "type"),
         ({"type": "response.create "}, "type 'response.create ' are not supported", "type"),
     ],
 )
@@ -199,8 +200,79 @@ def test_other_events_are_refused_with_what_is_taken(data, words, param):
     assert (refused.error.status, refused.error.type) == (400, "invalid_request_error")
     assert (refused.error.code, refused.error.param) == ("unsupported_event", param)
     assert words in refused.error.message
-    assert refused.error.message.endswith("This connection takes 'response.create'.")
+    assert "This connection takes 'response.create' and 'response.steer'" in refused.error.message
+    assert not refused.closes
     assert str(refused) == refused.error.message
+
+
+@pytest.mark.agents(86)
+@pytest.mark.parametrize("frame", [{"response_id": "resp_1", "input": []}, {}])
+def test_an_inject_needs_the_beta_header(frame):
+    refused = refusal_of({"type": "response.inject", **frame})
+    assert (refused.error.code, refused.closes) == ("unsupported_event", False)
+    assert "OpenAI-Beta: responses_multi_agent=v1" in refused.error.message
+
+
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "x"}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        OUTPUT,
+        {**OUTPUT, "output": [{"type": "input_text", "text": "x"}], "further": 1},
+        {"type": "tool_search_output", "call_id": "c", "tools": []},
+        {"type": "apply_patch_call_output", "call_id": "c", "status": "completed"},
+        {"type": "mcp_approval_response", "approval_request_id": "r", "approve": True},
+        {"type": "message", "role": "user", "content": "x"},
+    ],
+    ids=lambda item: item["type"],
+)
+def test_an_inject_is_passed_on_as_it_was_sent(item):
+    data = json.dumps(
+        {"type": "response.inject", "response_id": "r", "input": [item], "stream_id": "?", "event_id": "e"}
+    )
+    assert read_frame(data, max_depth=9, injects=True) == InjectFrame(response_id="r", event_id="e", input=[item])
+
+
+@pytest.mark.agents(77)
+@pytest.mark.parametrize(
+    ("frame", "param"),
+    [
+        ({"input": []}, "response_id"),
+        ({"response_id": "", "input": []}, "response_id"),
+        ({"response_id": 1, "input": []}, "response_id"),
+        ({"response_id": "r"}, "input"),
+        ({"response_id": "r", "input": {}}, "input"),
+        ({"response_id": "r", "input": [OUTPUT, "x"]}, "input[1]"),
+        ({"response_id": "r", "input": [{}]}, "input[0].type"),
+        ({"response_id": "r", "input": [{"type": "function_call_output", "output": ""}]}, "input[0].call_id"),
+        ({"response_id": "r", "input": [{**OUTPUT, "call_id": ""}]}, "input[0].call_id"),
+        ({"response_id": "r", "input": [{**OUTPUT, "output": None}]}, "input[0].output"),
+        ({"response_id": "r", "input": [{"type": "tool_search_output", "call_id": "c"}]}, "input[0].tools"),
+    ],
+)
+def test_a_malformed_inject_closes_the_connection(frame, param):
+    with pytest.raises(FrameError, match=re.escape(f"'{param}' must be")) as refused:
+        read_frame(json.dumps({"type": "response.inject", **frame}), max_depth=9, injects=True)
+    assert (refused.value.error.code, refused.value.error.param) == ("invalid_event", param)
+    assert refused.value.closes
+
+
+def test_a_steer_is_read_and_not_judged():
+    data = {"type": "response.steer", "previous_response_id": "r", "input": [1]}
+    assert read_frame(json.dumps(data), max_depth=9) == SteerFrame(
+        response_id="r", event_id=None, input=[1], stray=None
+    )
+    for stray in ("stream_id", "event_id", "metadata"):
+        assert read_frame(json.dumps({**data, stray: "x"}), max_depth=9).stray == stray
+
+
+@pytest.mark.parametrize("response_id", [None, 5, ["r"]])
+def test_a_steer_of_no_response_is_an_error(response_id):
+    refused = refusal_of({"type": "response.steer", "previous_response_id": response_id, "input": "x", "event_id": "e"})
+    assert (refused.error.code, refused.error.param) == ("invalid_event", "previous_response_id")
+    assert (refused.event_id, refused.closes) == ("e", False)
 
 
 def test_a_long_type_is_not_repeated_at_length():

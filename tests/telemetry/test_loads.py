@@ -37,6 +37,8 @@ def test_every_level_is_shown_beside_its_high_water_mark():
         "tool_work_running": metrics.tool_load.running,
         "tool_work_waiting": metrics.tool_load.waiting,
         "websocket_connections": load.connections,
+        "websocket_control_bytes": load.control_bytes,
+        "websocket_controls_waiting": load.controls,
         "websocket_creates_running": load.running,
         "websocket_creates_waiting": load.waiting,
         "websocket_outstanding_bytes": load.outstanding_bytes,

@@ -214,7 +214,7 @@ def assert_at_rest(bench):
     levels = (load.connections, load.running, load.waiting, load.outstanding_bytes, load.session_bytes)
     assert [level.now for level in levels] == [0, 0, 0, 0, 0]
     assert (bench.metrics.delivery_load.batches.now, bench.metrics.delivery_load.bytes.now) == (0, 0)
-    assert (bench.engine.active, bench.engine._runs) == (0, {})
+    assert (bench.engine.active, bench.engine.runs) == (0, {})
     assert timers() == []
 
 

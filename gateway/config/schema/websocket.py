@@ -39,7 +39,7 @@ class SteerConfig(Section, frozen=True, kw_only=True):
         Count, doc("Messages that may wait for one response; a further one is refused.", live=True)
     ] = 8
     max_pending_bytes: Annotated[
-        Size, doc("Bytes of the messages that may wait for one response; beyond, one is refused.", live=True)
+        Size, doc("Bytes of the messages that may wait on one connection; beyond, one is refused.", live=True)
     ] = MIB
     models: Annotated[Names, doc("The models whose responses may be steered; empty for all.", live=True)] = ()
     cut: Annotated[

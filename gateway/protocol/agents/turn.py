@@ -126,10 +126,6 @@ class TreeTurn(Turn):
         """
         return self._open(agent, [CompactionSlot(self._items.naming.mint(COMPACTION), token)])
 
-    def tell(self, event: Event) -> list[Event]:
-        """Number an event that belongs to no item."""
-        return self._number([event])
-
     # ------------------------------------------------------------ rounds that no engine ends
 
     def drop_open(self, round_: Round) -> list[Event]:

@@ -5,6 +5,7 @@ Dashboards, alerts and the reference page are checked against this package, so a
 
 from gateway.telemetry.names.agents import *
 from gateway.telemetry.names.compaction import *
+from gateway.telemetry.names.controls import *
 from gateway.telemetry.names.logs import *
 from gateway.telemetry.names.metrics import *
 from gateway.telemetry.names.runs import *

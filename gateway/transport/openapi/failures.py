@@ -115,6 +115,7 @@ FRAMES = (
     *_refuse(
         unsupported_event="a frame is no object, or of a type that is not taken",
         unsupported_message_type="a frame is binary",
+        invalid_event="a `response.inject` or `response.steer` lacks what it needs; after an inject Close 1008 follows",
         invalid_stream_id="the name of a lane has characters it cannot have, or too many",
     ),
     _fail(errors.StreamLimitReached, "the connection has named as many lanes as it may"),
@@ -122,6 +123,7 @@ FRAMES = (
     _fail(errors.Unauthorized, "the key of the connection was revoked or has expired"),
     _fail(errors.Unauthorized, "the token of the connection has expired", "invalid_token"),
     _fail(errors.RateLimitExceeded, "too many creates wait or run on the connection"),
+    _fail(errors.TooManyInjections, "too many injects and steers wait to be answered on the connection"),
 )
 """What a WebSocket is told in frames, besides what befalls any create."""
 

@@ -65,6 +65,6 @@ class TreeBench(Bench):
 
     def inject(self, response_id: str, *outputs: tuple[str, str]) -> "asyncio.Future[bool]":
         items = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in outputs]
-        answer = self.engine.inject(response_id, items)
+        answer = self.engine.runs.inject(response_id, items)
         assert answer is not None
         return asyncio.ensure_future(answer)

@@ -1,0 +1,189 @@
+"""Where the controls of a connection find their responses: by id, while they run and for some time after that.
+
+A response that has ended is remembered so that a late control can be answered in its numbers. Pure: time comes as an
+argument.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from gateway.protocol.errors import RateLimitExceeded
+from gateway.protocol.requests import RequestPolicy
+from gateway.protocol.steering import SteerPhase, SteerQueue
+
+
+class RouteLimits(Struct, frozen=True, kw_only=True):
+    """The bounds of one connection.
+
+    Attributes:
+        max_completed: responses that have ended and are remembered; as many may run.
+        completed_seconds: how long they are remembered.
+    """
+
+    max_completed: int
+    completed_seconds: float
+
+
+class Route:
+    """One response of a connection.
+
+    Args:
+        response_id: its id.
+        lane: the lane it runs on.
+        policy: what the operator decides about requests to its model.
+        agents: whether several agents make it.
+        unsteerable: why it cannot be steered, or None.
+
+    Attributes:
+        steers: what waits for its end.
+        ended: whether its terminal event has been told.
+        next_number: the number of the next event told of it, once it has ended.
+    """
+
+    __slots__ = (
+        "agents", "ended", "ended_at", "lane", "next_number", "policy", "response_id", "steers", "unsteerable",
+    )  # fmt: skip
+
+    def __init__(
+        self, response_id: str, lane: str | None, *, policy: RequestPolicy, agents: bool, unsteerable: str | None
+    ) -> None:
+        self.response_id = response_id
+        self.lane = lane
+        self.policy = policy
+        self.agents = agents
+        self.unsteerable = unsteerable
+        self.steers = SteerQueue()
+        self.ended = False
+        self.ended_at = 0.0
+        self.next_number = 0
+
+    def end(self, next_number: int, now: float) -> None:
+        """Its terminal event has been told.
+
+        Args:
+            next_number: the number after that event's.
+            now: time in seconds.
+        """
+        self.ended = True
+        self.ended_at = now
+        self.next_number = next_number
+
+
+class Routes:
+    """The responses of one connection.
+
+    Args:
+        limits: how many, and for how long.
+
+    Attributes:
+        lost_number: the number of the next event about a response that is not known here.
+    """
+
+    def __init__(self, limits: RouteLimits) -> None:
+        self._limits = limits
+        self._live: dict[str, Route] = {}
+        # In the order of their ends.
+        self._ended: dict[str, Route] = {}
+        self._reserved = 0
+        self.lost_number = 0
+
+    def __iter__(self) -> Iterator[Route]:
+        yield from self._live.values()
+        yield from self._ended.values()
+
+    def count(self, route: Route | None) -> None:
+        """Count an event that was told of a response after its end, or of one that is not known here."""
+        if route is None:
+            self.lost_number += 1
+        else:
+            route.next_number += 1
+
+    # ------------------------------------------------------------ from a create to its end
+
+    def reserve(self) -> None:
+        """Keep a place for one response that is to run.
+
+        Raises:
+            RateLimitExceeded: as many run as may.
+        """
+        limit = self._limits.max_completed
+        if self._reserved >= limit:
+            raise RateLimitExceeded(
+                f"{limit} responses run on this connection, the most of which it knows where controls go "
+                "([websocket.inject] completed_routes_max); send it again after one has ended.",
+                bound="websocket.inject.completed_routes_max",
+            )
+        self._reserved += 1
+
+    def open(self, route: Route) -> None:
+        """Take a response that begins."""
+        self._live[route.response_id] = route
+
+    def leave(self, route: Route | None) -> Sequence[Route]:
+        """Give back the place of a response, and remember the response if it was told of.
+
+        Returns:
+            Routes that had to go for it although steers wait there.
+        """
+        self._reserved -= 1
+        if route is None:
+            return ()
+        del self._live[route.response_id]
+        if not route.ended:
+            return ()
+        self._ended[route.response_id] = route
+        return self._make_room()
+
+    # ------------------------------------------------------------ look-ups
+
+    def find(self, response_id: str, now: float) -> Route | None:
+        """Return the response, if it runs or is still remembered.
+
+        Args:
+            response_id: its id.
+            now: time in seconds.
+        """
+        live = self._live.get(response_id)
+        if live is not None:
+            return live
+        route = self._ended.get(response_id)
+        if route is not None and self._is_over(route, now):
+            del self._ended[response_id]
+            return None
+        return route
+
+    def find_waiting(self, response_id: object, lane: str | None, now: float) -> Route | None:
+        """Return the response if it waits for its client's outputs with steers, and a create of that lane takes those.
+
+        Args:
+            response_id: what the create continues, as it came.
+            lane: the lane of the create.
+            now: time in seconds.
+        """
+        route = self.find(response_id, now) if isinstance(response_id, str) else None
+        if route is None or route.lane != lane or route.steers.phase is not SteerPhase.WAITING:
+            return None
+        return route if route.steers.waiting else None
+
+    def _is_over(self, route: Route, now: float) -> bool:
+        """Whether it has been remembered for long enough; steers that wait keep it."""
+        if route.steers.waiting or route.steers.phase is SteerPhase.PASSING:
+            return False
+        return now - route.ended_at > self._limits.completed_seconds
+
+    def _make_room(self) -> Sequence[Route]:
+        """Forget the oldest beyond the limit: those nobody waits for before those with steers."""
+        lost = []
+        while len(self._ended) > self._limits.max_completed:
+            going = self._oldest()
+            if going is None:
+                break
+            del self._ended[going.response_id]
+            if going.steers.waiting:
+                lost.append(going)
+        return lost
+
+    def _oldest(self) -> Route | None:
+        idle = [route for route in self._ended.values() if route.steers.phase is not SteerPhase.PASSING]
+        return next((route for route in idle if not route.steers.waiting), idle[0] if idle else None)
