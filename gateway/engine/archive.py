@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.ports import Store, StoredItem, StoredResponse
+from gateway.ports import History, Store, StoredItem, StoredResponse
 from gateway.protocol import codec
 from gateway.protocol.errors import InvalidRequest, PreviousResponseNotFound, ResponseNotFound
 from gateway.protocol.inputs import refuse_replay
@@ -33,15 +33,13 @@ class Archive:
             raise ResponseNotFound(response_id)
         return stored
 
-    async def load_history(self, principal: str, response_id: str | None) -> Sequence[StoredItem]:
-        """Return what a continuation of a response replays; nothing for None.
+    async def load_history(self, principal: str, response_id: str) -> History:
+        """Return what a continuation of a response replays, or the agents that go on.
 
         Raises:
             PreviousResponseNotFound: the principal has no such response.
             InvalidRequest: it is still being made.
         """
-        if response_id is None:
-            return ()
         history = await self._store.history(principal, response_id)
         if history is None:
             if await self._store.holds(principal, response_id):
@@ -52,7 +50,7 @@ class Archive:
                     param="previous_response_id",
                 )
             raise PreviousResponseNotFound(response_id)
-        return history.items
+        return history
 
     async def resolve_references(self, principal: str, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the items with what they refer to in the place of each reference.

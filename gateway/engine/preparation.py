@@ -1,24 +1,30 @@
 """What a request refers to is found and fitted together; nothing has been sent or stored yet."""
 
 from gateway.config.schema import GatewayConfig
+from gateway.engine.agents.trees import Trees, list_decided, list_known
 from gateway.engine.archive import Archive, decode_item
 from gateway.engine.commit import Lineage
-from gateway.engine.compaction import Compaction
+from gateway.engine.compaction import Compaction, nothing_to_compact
 from gateway.engine.conversations import Hold
 from gateway.engine.plan import Caller, Plan, RunSettings, choose_summary_mode, needs_storage
 from gateway.engine.room import Room
 from gateway.engine.routing import Route
-from gateway.engine.session import Continuation
+from gateway.engine.session import Checkpoint, Continuation
 from gateway.engine.toolkits import find_tools
-from gateway.ports import Clock, Ids, Store, Tools
-from gateway.protocol.agents.asked import agents_off
+from gateway.ports import Clock, History, Ids, Sealer, Store, Tools
+from gateway.protocol.agents.asked import refuse_beside_agents
+from gateway.protocol.agents.paths import ROOT
+from gateway.protocol.agents.turn import TreeTurn
 from gateway.protocol.approvals import require_servers, settle_approvals
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.hosted_history import recall_hosted
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.requests import CreateRequest, build_response, load_tools
+from gateway.protocol.response import Response
+from gateway.protocol.tools import list_loaded
 from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import TRANSPORT_WEBSOCKET
 
 
 class Preparation:
@@ -33,6 +39,7 @@ class Preparation:
         clock: time of creation.
         ids: mints every id.
         tools: what the gateway runs itself; None for nothing.
+        sealer: seals what agents write to each other; None where there are no keys.
     """
 
     def __init__(
@@ -46,6 +53,7 @@ class Preparation:
         clock: Clock,
         ids: Ids,
         tools: Tools | None,
+        sealer: Sealer | None,
     ) -> None:
         self._store = store
         self._archive = Archive(store)
@@ -55,12 +63,14 @@ class Preparation:
         self._clock = clock
         self._ids = ids
         self._tools = tools
+        self._trees = Trees(config.multi_agent, sealer)
         self.reconfigure(config)
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """Use another configuration for every request from now on."""
         self._responses = config.responses
         self._settings = RunSettings.read(config)
+        self._trees.reconfigure(config.multi_agent)
 
     async def prepare(
         self,
@@ -82,9 +92,9 @@ class Preparation:
         Raises:
             GatewayError: as `Engine.prepare` tells.
         """
-        if request.agents is not None:
-            raise agents_off()
         lineage = await self._find_lineage(caller, request, continuation, hold)
+        if request.agents is not None or lineage.tree is not None:
+            return await self._prepare_tree(caller, request, route, lineage)
         history = drop_incomplete_calls(decode_item(item) for item in lineage.history)
         new = await self._archive.resolve_references(caller.principal, request.items)
         if hold is not None:
@@ -98,12 +108,8 @@ class Preparation:
             decisions = settle_approvals(items, len(history), complete=not request.compacts)
             require_servers(decisions, request.toolset.hosted)
         window = self._compaction.find_window(caller.principal, request, items, len(history))
-        if request.toolset.unsupported:
-            self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
         turn = Turn(
-            build_response(
-                request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
-            ),
+            self._build_response(request),
             self._settings.limits,
             self._ids.mint,
             carriage=request.toolset.carriage,
@@ -133,10 +139,57 @@ class Preparation:
             await self._store.verify()
         if (request.store or hold is not None) and self._room.is_limited:
             await self._room.check(caller.principal)
-        source = kept or hold
+        found: Checkpoint | Hold | History | None = kept or hold
+        if found is None and parent_id is not None:
+            found = await self._archive.load_history(caller.principal, parent_id)
         return Lineage(
-            history=source.items if source else await self._archive.load_history(caller.principal, parent_id),
+            history=() if found is None else found.items,
             parent_id=parent_id if kept is None or kept.stored else None,
             continuation=continuation,
             hold=hold,
+            tree=None if found is None or isinstance(found, Hold) else found.tree,
+        )
+
+    async def _prepare_tree(self, caller: Caller, request: CreateRequest, route: Route, lineage: Lineage) -> Plan:
+        """Return the plan of a response that a tree of agents makes."""
+        tree = self._trees.find(request, lineage, route.policy.agents)
+        tree.is_live = caller.transport == TRANSPORT_WEBSOCKET
+        new = await self._archive.resolve_references(caller.principal, request.items)
+        self._compaction.notes.read(caller.principal, new, first_new=0)
+        tree.take_input(drop_incomplete_calls(new), complete=not request.compacts)
+        if request.compacts and not tree.agents[ROOT].history:
+            raise nothing_to_compact()
+        known = list_known(tree)
+        refuse_beside_agents(request.fields, list_loaded(known))
+        request = load_tools(request, known, route.policy, types=self._tools)
+        items, first_new = list_decided(known, new)
+        require_servers(settle_approvals(items, first_new), request.toolset.hosted)
+        turn = TreeTurn(
+            self._build_response(request),
+            self._settings.limits,
+            self._ids.mint,
+            carriage=request.toolset.carriage,
+            used_call_ids=tree.call_ids,
+            summary_mode=choose_summary_mode(request, self._responses),
+            seal=self._trees.seal_for(caller.principal),
+        )
+        return Plan(
+            caller=caller,
+            request=request,
+            inputs=new,
+            items=[],
+            turn=turn,
+            lineage=lineage,
+            route=route,
+            settings=self._settings,
+            open_tools=find_tools(self._tools, caller, request, turn, items, first_new),
+            tree=tree,
+        )
+
+    def _build_response(self, request: CreateRequest) -> Response:
+        """Return the response in progress, and count the tools that it has to do without."""
+        if request.toolset.unsupported:
+            self._metrics.unsupported_tools_total.inc(len(request.toolset.unsupported))
+        return build_response(
+            request, response_id=self._ids.mint(prefix_of("response")), created_at=int(self._clock.now())
         )

@@ -97,6 +97,7 @@ class Engine:
             clock=clock,
             ids=ids,
             tools=tools,
+            sealer=sealer,
         )
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())

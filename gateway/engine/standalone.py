@@ -1,6 +1,6 @@
 """What can be asked about a conversation without a response being made: a shorter one, and how long it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,13 +12,14 @@ from gateway.engine.failures import shutting_down
 from gateway.engine.routing import RawHeaders, Route
 from gateway.engine.service import Engine
 from gateway.engine.summary import Task
-from gateway.ports import Clock, Ids, RelayedCall, Store
+from gateway.ports import Clock, Ids, RelayedCall, Store, StoredItem
 from gateway.protocol import codec
+from gateway.protocol.agents.asked import find_agents, refuse_trees
 from gateway.protocol.compaction import COMPACTION, Window, build_window, estimate_tokens, refuse_compaction
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.history import drop_incomplete_calls, drop_orphaned_outputs, match_outputs
 from gateway.protocol.ids import prefix_of
-from gateway.protocol.requests import CreateRequest, build_upstream_body
+from gateway.protocol.requests import CreateRequest, build_upstream_body, read_object
 from gateway.protocol.response import CompactedWindow, InputTokens, Usage
 from gateway.telemetry.metrics import Metrics
 
@@ -68,7 +69,7 @@ class Standalone:
             InvalidRequest: the request is wrong, the conversation is empty, or there is no compaction.
             GatewayError: the inference server wrote no note.
         """
-        request, route = self._engine.read(body)
+        request, route = self._read(body)
         compaction = self._engine.compaction
         if compaction.threshold is None:
             raise refuse_compaction(None)
@@ -115,7 +116,7 @@ class Standalone:
             InvalidRequest: the request is wrong.
             GatewayError: the inference server cannot be asked.
         """
-        request, route = self._engine.read(body)
+        request, route = self._read(body)
         _, window = await self._find_window(
             principal, request, keep_bytes=self._config.compaction.keep_user_bytes, complete=True
         )
@@ -128,6 +129,12 @@ class Standalone:
         elif not request.toolset.hosted:
             return codec.encode(InputTokens(input_tokens=counted))
         return codec.encode(InputTokens(input_tokens=counted, estimated=True))
+
+    def _read(self, body: bytes) -> tuple[CreateRequest, Route]:
+        raw = read_object(body, self._config.responses.max_json_depth)
+        if (param := find_agents(raw)) is not None:
+            raise refuse_trees(param)
+        return self._engine.read_fields(raw)
 
     async def _ask(self, route: Route, body: dict[str, Any], headers: RawHeaders) -> int | None:
         """Return what the server says; None where it cannot tell."""
@@ -154,10 +161,14 @@ class Standalone:
         self, principal: str, request: CreateRequest, *, keep_bytes: int | None, complete: bool
     ) -> tuple[list[Item], Window]:
         """Return what a request refers to, all of it and as the model would be shown it, in the caller's form."""
-        if request.conversation_id is None:
-            stored = await self._archive.load_history(principal, request.fields.previous_response_id)
-        else:
+        stored: Sequence[StoredItem] = ()
+        if request.conversation_id is not None:
             stored = await self._engine.conversations.load(principal, request.conversation_id)
+        elif (parent_id := request.fields.previous_response_id) is not None:
+            found = await self._archive.load_history(principal, parent_id)
+            if found.tree is not None:
+                raise refuse_trees("previous_response_id")
+            stored = found.items
         history = drop_orphaned_outputs(drop_incomplete_calls(decode_item(item) for item in stored))
         new = drop_incomplete_calls(await self._archive.resolve_references(principal, request.items))
         match_outputs(history, new, complete=complete)

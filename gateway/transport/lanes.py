@@ -226,7 +226,7 @@ class LaneConnection:
             request, route = engine.read_fields(frame.body, on_websocket=True, agents_header=self._agents_header)
             caller = Caller(
                 principal=self._principal,
-                transport="websocket",
+                transport=names.TRANSPORT_WEBSOCKET,
                 headers=route.pick_headers(self._headers),
                 overhead=tag_overhead(frame.stream_id),
                 progress_seconds=self._bounds.progress_seconds,
@@ -279,7 +279,7 @@ class LaneConnection:
 
     async def _tell(self, error: GatewayError, stream_id: str | None = None, event_id: str | None = None) -> None:
         self._metrics.websocket_errors_total.labels(code=name_code(error)).inc()
-        self._metrics.note_failure("websocket", error.status, error.code, error.bound)
+        self._metrics.note_failure(names.TRANSPORT_WEBSOCKET, error.status, error.code, error.bound)
         if error.status >= 500:
             current_span().fail(error.code)
         _logger.info("an error frame", extra={"code": error.code, "status": error.status, "stream_id": stream_id})

@@ -10,6 +10,7 @@ from harness.tools import MCP, ScriptedTools
 
 from gateway.engine.input_items import Page
 from gateway.engine.standalone import Standalone
+from gateway.ports import StoredAgent, StoredResponse
 from gateway.protocol.compaction_prompt import REQUEST
 from gateway.protocol.errors import (
     CompactionFailed,
@@ -108,7 +109,6 @@ async def test_calls_that_wait_stay_behind_the_note():
         ({"model": None}, "model"),
         ({"input": []}, "input"),
         ({"input": None}, "input"),
-        ({"multi_agent": {"enabled": True}}, "multi_agent"),
     ],
 )
 async def test_wrong_requests_ask_nobody(fields, param):
@@ -116,6 +116,34 @@ async def test_wrong_requests_ask_nobody(fields, param):
     with pytest.raises(InvalidRequest) as refused:
         await questions.compact(**fields)
     assert refused.value.param == param
+    assert questions.bench.upstream.calls == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"multi_agent": {"enabled": True}}, "multi_agent"),
+        ({"input": [*CONVERSATION, {"type": "agent_message"}]}, f"input[{len(CONVERSATION)}].type"),
+        ({"previous_response_id": "resp_tree"}, "previous_response_id"),
+    ],
+)
+async def test_trees_of_agents_are_refused(fields, param):
+    questions = Questions()
+    tree = StoredResponse(
+        id="resp_tree",
+        principal="local",
+        status="completed",
+        model="m",
+        created_at=1,
+        snapshot=b"{}",
+        items=(),
+        agents=[StoredAgent(path="/root", status="completed", state=b"{}")],
+    )
+    await questions.bench.store.append(tree)
+    for ask in (questions.compact, questions.count):
+        with pytest.raises(InvalidRequest) as refused:
+            await ask(**fields)
+        assert (refused.value.param, refused.value.code) == (param, "unsupported_operation")
     assert questions.bench.upstream.calls == []
 
 

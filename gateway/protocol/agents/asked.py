@@ -168,6 +168,25 @@ def refuse_beside_agents(fields: "CreateFields", loaded: Sequence[tuple[str, lis
         raise _not_with_agents("background", "Send the request without it.")
 
 
+def find_agents(raw: Mapping[str, Any]) -> str | None:
+    """Return the parameter of a request, as it came, that has to do with a tree of agents; None if there is none."""
+    given = raw.get("multi_agent")
+    if isinstance(given, dict) and given.get("enabled") is True:
+        return "multi_agent"
+    index = find_replayed(raw.get("input"))
+    return None if index is None else f"input[{index}].type"
+
+
+def refuse_trees(param: str) -> InvalidRequest:
+    """Return the error for what is asked about a tree of agents and only known of single ones."""
+    return InvalidRequest(
+        f"'{param}' is of a tree of agents, for which this cannot be done; a compaction_trigger as the last input item "
+        "of a create compacts what its root knows.",
+        code="unsupported_operation",
+        param=param,
+    )
+
+
 def find_replayed(items: Any) -> int | None:
     """Return the place of the first item that only a tree tells, None if there is none."""
     if not isinstance(items, list):

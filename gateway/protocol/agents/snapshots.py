@@ -7,7 +7,7 @@ what came before. Everything else about an agent is small and always whole. An a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert, structs
 
 from gateway.protocol import codec
 from gateway.protocol.agents.agent import Agent, Call, LateCall, Phase, Status
@@ -21,7 +21,11 @@ VERSION = 1
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """What is stored of an agent besides its history; the members are the agent's."""
+    """What is stored of an agent besides its history; the members are the agent's.
+
+    Attributes:
+        limit: of the root alone: how many agents besides it the response let be busy.
+    """
 
     number: int
     status: Status
@@ -34,6 +38,7 @@ class State(Struct, frozen=True, kw_only=True):
     empty_rounds: int
     failures: int
     starts_task: bool
+    limit: int | None = None
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -54,48 +59,61 @@ class Row(Struct, frozen=True, kw_only=True):
     state: dict[str, Any]
 
 
-def write_agents(agents: Mapping[str, Agent]) -> list[StoredAgent]:
-    """Return a row for each agent that is not as it is stored."""
-    rows = (_write_agent(agent) for agent in agents.values())
+def write_agents(agents: Mapping[str, Agent], limit: int) -> list[StoredAgent]:
+    """Return a row for each agent that is not as it is stored.
+
+    Args:
+        agents: all of a tree.
+        limit: how many besides the root may be busy; it is stored with the root.
+    """
+    rows = (_write_agent(agent, limit) for agent in agents.values())
     return [row for row in rows if row is not None]
 
 
-def read_agents(rows: Sequence[StoredAgent], bounds: Bounds) -> Roster:
+def read_agents(rows: Sequence[StoredAgent], bounds: Bounds, *, inherits: bool = False) -> Roster:
     """Return the agents that a chain of responses left.
 
     Args:
         rows: those of each response, oldest response first.
         bounds: bounds of the response that goes on with them.
+        inherits: as many may be busy as the response before allowed, whatever the bounds say.
 
     Raises:
         ValueError: they are no rows of a tree, or of a version that is not known here.
     """
     found: dict[str, Agent] = {}
+    limit = bounds.max_concurrent
     for row in rows:
-        _read_row(found, row)
+        limit = _read_row(found, row).limit or limit
     if ROOT not in found:
         raise ValueError("a tree of agents without a root")
-    roster = Roster(bounds)
+    roster = Roster(structs.replace(bounds, max_concurrent=limit) if inherits else bounds)
     for agent in sorted(found.values(), key=lambda agent: agent.number):
         agent.kept.stored_items = len(agent.history)
-        agent.kept.stored_state = _write_state(agent)
+        agent.kept.stored_state = _write_state(agent, limit)
         roster.adopt(agent)
     return roster
 
 
-def _write_agent(agent: Agent) -> StoredAgent | None:
+def _write_agent(agent: Agent, limit: int) -> StoredAgent | None:
     kept = agent.kept
     start = kept.stored_items or 0
-    items, state = agent.history[start:], _write_state(agent)
+    items, state = agent.history[start:], _write_state(agent, limit)
     if kept.stored_items is not None and not items and state == kept.stored_state:
         return None
     base = "whole" if kept.stored_items is None else "delta"
-    row = {"version": VERSION, "base": base, "sizes": kept.sizes[start:], "items": items, "state": _build_state(agent)}
+    row = {
+        "version": VERSION,
+        "base": base,
+        "sizes": kept.sizes[start:],
+        "items": items,
+        "state": _build_state(agent, limit),
+    }
     status = agent.status.__struct_config__.tag
     return StoredAgent(path=agent.path, parent_path=agent.parent, status=str(status), state=codec.encode(row))
 
 
-def _build_state(agent: Agent) -> State:
+def _build_state(agent: Agent, limit: int) -> State:
     return State(
         number=agent.number,
         status=agent.status,
@@ -108,14 +126,15 @@ def _build_state(agent: Agent) -> State:
         empty_rounds=agent.empty_rounds,
         failures=agent.failures,
         starts_task=agent.kept.starts_task,
+        limit=limit if agent.path == ROOT else None,
     )
 
 
-def _write_state(agent: Agent) -> bytes:
-    return codec.encode(_build_state(agent))
+def _write_state(agent: Agent, limit: int) -> bytes:
+    return codec.encode(_build_state(agent, limit))
 
 
-def _read_row(found: dict[str, Agent], row: StoredAgent) -> None:
+def _read_row(found: dict[str, Agent], row: StoredAgent) -> State:
     try:
         content = convert(codec.decode(row.state, max_depth=None), Row)
         state = convert(content.state, State)
@@ -133,3 +152,4 @@ def _read_row(found: dict[str, Agent], row: StoredAgent) -> None:
     agent.rounds, agent.empty_rounds, agent.failures = state.rounds, state.empty_rounds, state.failures
     agent.kept.starts_task = state.starts_task
     found[row.path] = agent
+    return state

@@ -64,18 +64,19 @@ class Tree:
         return tree
 
     @classmethod
-    def restore(cls, rows: Sequence[StoredAgent], bounds: Bounds) -> "Tree":
+    def restore(cls, rows: Sequence[StoredAgent], bounds: Bounds, *, inherits: bool = False) -> "Tree":
         """Return the tree that a chain of responses left.
 
         Args:
             rows: `snapshot` of each response of the chain, oldest response first.
             bounds: bounds of this response.
+            inherits: as many agents may be busy as in the response before, whatever `max_concurrent` says.
 
         Raises:
             ValueError: the rows are none of a tree, or of a version that is not known here.
         """
         tree = cls(bounds)
-        tree._roster = read_agents(rows, bounds)
+        tree._roster = read_agents(rows, bounds, inherits=inherits)
         return tree
 
     def snapshot(self) -> list[StoredAgent]:
@@ -84,7 +85,7 @@ class Tree:
         Changes nothing. Without a restored tree (`adopt`, a new one) everything is a change. Every agent is to be at
         rest (`is_quiescent`, or after `halt`).
         """
-        return write_agents(self._roster.agents)
+        return write_agents(self._roster.agents, self.bounds.max_concurrent)
 
     @property
     def bounds(self) -> Bounds:

@@ -21,3 +21,5 @@ BACKGROUND_EVENT_BYTES = Metric(
 
 TRANSPORT_BACKGROUND = "background"
 """What stands for the transport of responses that no client waits for."""
+TRANSPORT_WEBSOCKET = "websocket"
+"""The transport of responses into which their client may still send something."""

@@ -1,0 +1,221 @@
+"""What a request for a tree of agents continues, and what it must not."""
+
+import json
+from typing import Any
+
+import pytest
+from engine.agents.bench import ALPHA, ROOT, TOOL
+from engine.doubles import Bench, OpenSealer
+from harness.agents import PLAIN, AgentUpstream, call, say, spawn, wait
+
+from gateway.engine.plan import Caller, Plan
+from gateway.ports import Deletion
+from gateway.protocol.errors import GatewayError, InvalidRequest
+
+Json = dict[str, Any]
+
+BETA = [(b"openai-beta", b"responses_multi_agent=v1")]
+ON = {"enabled": True}
+NOT_FOUND = ("previous_response_id", "previous_response_not_found")
+LIMIT = "multi_agent.max_concurrent_subagents"
+ASKS = [call("get_proposal", {"of": "alpha"}, id="ask_1")]
+
+
+class Client:
+    """Makes responses of agents, or of a single model, one after the other, as a client does."""
+
+    def __init__(self, script: Any = None, **config: Any) -> None:
+        self.played = AgentUpstream(script or {})
+        self.bench = Bench(played=self.played, **{"sealer": OpenSealer(), **config})
+
+    async def plan(self, principal: str = "local", transport: str = "json", **fields: Any) -> Plan:
+        engine = self.bench.engine
+        body = {"model": "m", "input": "hi", "tools": [TOOL], "multi_agent": ON, **fields}
+        request, route = engine.read(json.dumps(body).encode(), BETA)
+        return await engine.prepare(Caller(principal=principal, transport=transport, headers={}), request, route)
+
+    async def answer(self, **fields: Any) -> Json:
+        made: Json = json.loads(await self.bench.engine.answer(await self.plan(**fields)))
+        return made
+
+    async def refusal(self, **fields: Any) -> tuple[Any, Any]:
+        """Why a request is refused; nothing is asked or stored then."""
+        asked, stored = len(self.played), dict(self.bench.store._responses)
+        with pytest.raises(InvalidRequest) as refused:
+            await self.plan(**fields)
+        assert (len(self.played), self.bench.store._responses) == (asked, stored)
+        return refused.value.param, refused.value.code
+
+
+def output(call_id: str, text: str = "six weeks") -> Json:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+async def test_a_conversation_of_one_becomes_the_roots() -> None:
+    client = Client({PLAIN: [[say("plain")]], ROOT: [[say("as a tree")]]})
+    first = await client.answer(multi_agent=None)
+    second = await client.answer(previous_response_id=first["id"], input="more")
+    assert [item["type"] for item in client.played.asked[-1].body["input"]] == ["message"] * 3
+    assert second["previous_response_id"] == first["id"]
+    history = await client.bench.store.history("local", second["id"])
+    assert [row.path for row in history.tree] == ["/root"]
+
+
+@pytest.mark.agents(90)
+async def test_a_tree_stays_one() -> None:
+    client = Client({ROOT: [[say("one")], [say("two")], [say("three")], [say("four")]]})
+    first = await client.answer(multi_agent=ON | {"max_concurrent_subagents": 2})
+    plan = await client.plan(multi_agent=None, previous_response_id=first["id"])
+    assert plan.tree is not None
+    assert plan.tree.bounds.max_concurrent == 2
+    second = await client.answer(multi_agent=None, previous_response_id=first["id"])
+    # What was inherited is inherited on; what is asked for anew begins with the default.
+    third = await client.answer(multi_agent=None, previous_response_id=second["id"])
+    plan = await client.plan(previous_response_id=third["id"])
+    assert plan.tree is not None
+    assert plan.tree.bounds.max_concurrent == 3
+    given = {"multi_agent": {"enabled": False}, "previous_response_id": third["id"]}
+    assert await client.refusal(**given) == ("multi_agent", "invalid_value")
+    assert (await client.answer(previous_response_id=third["id"]))["status"] == "completed"
+    assert len(client.played.of(ROOT)[-1].body["input"]) == 7
+
+
+@pytest.mark.agents(90)
+async def test_no_fewer_may_be_active_than_are() -> None:
+    script = {ROOT: [[spawn("alpha"), spawn("beta"), wait()], [say("done")]]}
+    client = Client({**script, ALPHA: [ASKS], "/root/beta": [[call("get_proposal", id="ask_2")]]})
+    first = await client.answer()
+    fewer = {"previous_response_id": first["id"], "multi_agent": ON | {"max_concurrent_subagents": 1}}
+    answers = [output("ask_1"), output("ask_2")]
+    assert await client.refusal(**fewer, input=answers) == (LIMIT, "invalid_value")
+    plan = await client.plan(previous_response_id=first["id"], input=answers)
+    assert plan.tree is not None
+    assert plan.tree.active == 2
+
+
+@pytest.mark.agents(90)
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"store": False}, ("store", "unsupported_parameter")),
+        ({"max_tool_calls": 2}, ("max_tool_calls", "unsupported_parameter")),
+        ({"reasoning": {"summary": "auto"}}, ("reasoning.summary", "unsupported_parameter")),
+        ({"tools": [{"type": "function", "name": "spawn_agent"}]}, ("tools[0].name", "invalid_value")),
+        ({"background": True}, ("background", "unsupported_parameter")),
+    ],
+)
+async def test_what_is_inherited_is_checked_likewise(given: Json, refused: tuple[str, str]) -> None:
+    client = Client({ROOT: [[say("one")]]})
+    first = await client.answer()
+    assert await client.refusal(multi_agent=None, previous_response_id=first["id"], **given) == refused
+
+
+async def test_trees_that_are_switched_off_are_not_continued() -> None:
+    client = Client({ROOT: [[say("one")]]})
+    first = await client.answer()
+    closed = Client(store=client.bench.store, agents={"enabled": False})
+    for given in (ON, None):
+        refused = await closed.refusal(multi_agent=given, previous_response_id=first["id"])
+        assert refused == ("multi_agent", "unsupported_parameter")
+    lower = Client(store=client.bench.store, agents={"max_concurrent_subagents_ceiling": 2})
+    assert await lower.refusal(multi_agent=None, previous_response_id=first["id"]) == (LIMIT, "integer_above_max_value")
+
+
+async def test_without_keys_agents_write_openly_or_not_at_all() -> None:
+    script = {ROOT: [[spawn("alpha", "Look."), wait()], [say("done")]], ALPHA: [[say("found")]]}
+    refused = await Client(script, sealer=None).refusal()
+    assert refused == ("multi_agent", "unsupported_parameter")
+    told = await Client(script, sealer=None, agents={"message_visibility": "plain"}).answer()
+    assert "Look." in json.dumps(told["output"])
+    (message, *_) = [item for item in (await Client(script).answer())["output"] if item["type"] == "agent_message"]
+    (part,) = message["content"]
+    assert part["type"] == "encrypted_content"
+    assert OpenSealer().unseal("local", "agent_message", part["encrypted_content"]) == b"Look."
+
+
+@pytest.mark.agents(18)
+async def test_outputs_have_to_fit_the_calls_that_wait() -> None:
+    client = Client({ROOT: [ASKS, [say("thanks")]]})
+    first = await client.answer()
+    for given, refused in (
+        ([], ("input", "missing_tool_output")),
+        ([{"role": "user", "content": "well?"}], ("input", "missing_tool_output")),
+        ([output("ask_1"), output("ask_9")], ("input[1].call_id", "invalid_tool_output")),
+        ([output("ask_1"), output("ask_1")], ("input[1].call_id", "invalid_tool_output")),
+        (
+            [{"type": "custom_tool_call_output", "call_id": "ask_1", "output": "x"}],
+            ("input[0].call_id", "invalid_tool_output"),
+        ),
+    ):
+        assert await client.refusal(previous_response_id=first["id"], input=given) == refused
+    assert await client.refusal(previous_response_id="resp_none") == (
+        "previous_response_id",
+        "previous_response_not_found",
+    )
+    second = await client.answer(previous_response_id=first["id"], input=[output("ask_1")])
+    assert second["output"][-1]["content"][0]["text"] == "thanks"
+
+
+async def test_items_of_a_tree_are_not_referred_to() -> None:
+    client = Client({ROOT: [[spawn("alpha"), wait()], [say("done")]], ALPHA: [[say("found")]], PLAIN: [[say("ok")]]})
+    told = (await client.answer())["output"]
+    for item in told:
+        reference = [{"type": "item_reference", "id": item["id"]}]
+        if item["type"] == "message":
+            await client.plan(input=reference)
+        else:
+            for given in (ON, None):
+                refused = await client.refusal(input=reference, multi_agent=given)
+                assert refused == ("input[0].type", "unsupported_value")
+
+
+@pytest.mark.agents(88)
+async def test_one_parent_may_be_continued_twice() -> None:
+    client = Client({ROOT: [ASKS, [say("one")], [say("other")]]})
+    first = await client.answer()
+    for text in ("one", "other"):
+        told = await client.answer(previous_response_id=first["id"], input=[output("ask_1", text)])
+        assert told["output"][-1]["content"][0]["text"] == text
+        assert client.played.asked[-1].texts[-1] == text
+
+
+async def test_a_deleted_tree_goes_on_in_what_continues_it() -> None:
+    client = Client({ROOT: [[say("one")], [say("two")], [say("three")]]})
+    first = await client.answer()
+    second = await client.answer(previous_response_id=first["id"])
+    await client.bench.store.delete(Deletion(id=first["id"], principal="local", at=1))
+    assert await client.refusal(previous_response_id=first["id"]) == (
+        "previous_response_id",
+        "previous_response_not_found",
+    )
+    await client.answer(previous_response_id=second["id"])
+    assert len(client.played.asked[-1].body["input"]) == 5
+
+
+async def test_agents_of_another_version_are_not_guessed_at() -> None:
+    client = Client({ROOT: [[say("one")]]})
+    first = await client.answer()
+    kept = client.bench.store._responses[first["id"]]
+    kept.agents[0] = type(kept.agents[0])(path="/root", status="completed", state=b'{"version":99}')
+    with pytest.raises(GatewayError, match="another version"):
+        await client.plan(previous_response_id=first["id"])
+
+
+async def test_a_trigger_needs_something_to_compact() -> None:
+    trigger = [{"type": "compaction_trigger"}]
+    assert await Client().refusal(input=trigger) == ("input", "missing_required_parameter")
+
+
+async def test_notes_of_others_are_refused() -> None:
+    token = OpenSealer().seal("bob", "compaction", b'{"version":1,"note":"x"}')
+    given = [{"type": "compaction", "encrypted_content": token}, {"role": "user", "content": "hi"}]
+    refused = await Client().refusal(input=given)
+    assert refused == ("input[0].encrypted_content", "invalid_encrypted_content")
+
+
+@pytest.mark.agents(7)
+async def test_it_is_stored_unless_that_is_refused() -> None:
+    client = Client({ROOT: [[say("one")]]})
+    made = await client.answer()
+    assert made["store"] is True
+    assert await client.bench.stored(made["id"]) is not None
