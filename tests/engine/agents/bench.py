@@ -61,7 +61,8 @@ class TreeBench(Bench):
             used_call_ids=tree.call_ids,
             seal=lambda text: f"sealed:{text[::-1]}",
         )
-        return structs.replace(plan, tree=tree, turn=turn)
+        self.last = structs.replace(plan, tree=tree, turn=turn)
+        return self.last
 
     def inject(self, response_id: str, *outputs: tuple[str, str]) -> "asyncio.Future[bool]":
         items = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in outputs]
