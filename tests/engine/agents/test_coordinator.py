@@ -286,7 +286,7 @@ async def test_rounds_of_a_response_are_bounded():
 async def test_rounds_of_an_activation_are_bounded():
     bench = TreeBench(
         {ROOT: [[spawn("alpha"), wait()], [say("done")]], ALPHA: [[listing()]] * 3},
-        tree={"max_rounds_per_activation": 2},
+        agents={"max_rounds_per_turn": 2},
     )
     response = await bench.answer()
     assert response["status"] == "completed"
@@ -319,7 +319,7 @@ async def test_an_answer_of_the_root_that_is_cut_short_makes_the_response_incomp
 async def test_a_tree_that_grows_too_large_ends_the_response():
     bench = TreeBench(
         {ROOT: [[spawn("alpha"), wait()], [say("done")]], ALPHA: [[say("x" * 20_000)]]},
-        tree={"max_tree_bytes": 10_000},
+        agents={"max_tree_bytes": 10_000},
     )
     told = await bench.stream()
     assert told[-1]["type"] == "response.failed"

@@ -66,7 +66,7 @@ async def test_a_response_at_rest_ends_when_nothing_comes():
     told += await listener.take_all()
     assert asyncio.get_running_loop().time() == GRACE
     assert told[-1]["response"]["status"] == "completed"
-    assert bench.engine.inject(id_of(told), []) is None
+    assert bench.engine.runs.inject(id_of(told), []) is None
 
 
 async def test_a_refused_inject_holds_nothing_open():
