@@ -37,7 +37,6 @@ class State(Struct, frozen=True, kw_only=True):
     rounds: int
     empty_rounds: int
     failures: int
-    starts_task: bool
     limit: int | None = None
 
 
@@ -125,7 +124,6 @@ def _build_state(agent: Agent, limit: int) -> State:
         rounds=agent.rounds,
         empty_rounds=agent.empty_rounds,
         failures=agent.failures,
-        starts_task=agent.kept.starts_task,
         limit=limit if agent.path == ROOT else None,
     )
 
@@ -150,6 +148,5 @@ def _read_row(found: dict[str, Agent], row: StoredAgent) -> State:
     agent.status, agent.phase, agent.mailbox = state.status, state.phase, state.mailbox
     agent.calls, agent.late, agent.last_task = state.calls, state.late, state.last_task
     agent.rounds, agent.empty_rounds, agent.failures = state.rounds, state.empty_rounds, state.failures
-    agent.kept.starts_task = state.starts_task
     found[row.path] = agent
     return state

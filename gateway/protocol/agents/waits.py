@@ -22,6 +22,7 @@ _AT_WORK = frozenset({Phase.RUNNABLE, Phase.INFERRING, Phase.ACTING, Phase.COMPA
 def resolve_waits(roster: Roster, now: float, *, is_live: bool) -> list[ResolvedWait]:
     """End the waits that are over, and return them, those of interrupted agents first."""
     ended, roster.ended_waits = roster.ended_waits, []
+    _unpark(roster)
     for agent in roster.agents.values():
         if agent.wait is not None and agent.has_mail:
             ended.append(_end_wait(roster, agent, WAIT_COMPLETED))
@@ -34,7 +35,6 @@ def resolve_waits(roster: Roster, now: float, *, is_live: bool) -> list[Resolved
             ended.append(_end_wait(roster, agent, CLIENT_NEEDED if agent.path in stuck else NOBODY_ACTIVE))
             if agent.path in stuck and agent.phase is Phase.RUNNABLE:
                 agent.phase = Phase.PARKED
-    _unpark(roster)
     return ended
 
 
@@ -49,9 +49,7 @@ def _find_dead(roster: Roster, is_live: bool) -> list[Agent]:
 
 
 def _needs_client(roster: Roster, waiter: Agent) -> bool:
-    return any(
-        agent.phase is Phase.PARKED or agent.client_calls for agent in roster.agents.values() if agent is not waiter
-    )
+    return any(agent.client_calls for agent in roster.agents.values() if agent is not waiter)
 
 
 def _unpark(roster: Roster) -> None:

@@ -100,7 +100,7 @@ def describe(tree: Tree) -> Any:
         agent.path: (
             agent.number, agent.parent, agent.status, agent.phase, agent.history, agent.mailbox, agent.calls,
             agent.late, agent.wait, agent.last_task, agent.rounds, agent.empty_rounds, agent.failures,
-            agent.kept.sizes, agent.kept.starts_task,
+            agent.kept.sizes,
         )
         for agent in tree.agents.values()
     }  # fmt: skip

@@ -118,12 +118,21 @@ def test_depth_and_number_are_bounded_where_they_are_to_be():
     assert "/root/a/b" in free.tree.agents
 
 
-@pytest.mark.parametrize(("bound", "text"), [("max_mail_bytes", "longer than 7 bytes"), ("max_tree_bytes", "no room")])
-def test_a_task_must_fit(bound, text):
-    stage = Stage(**{bound: 7})
-    stage.play("/root", spawning())
-    assert text in errors(stage)[0]
-    assert list(stage.tree.agents) == ["/root"]
+def test_a_message_must_fit():
+    stage = Stage(max_mail_bytes=7)
+    stage.spawn("a", message="1234567")
+    stage.play("/root", spawning(message="123456\u00e9"), ("send_message", {"target": "a", "message": "12345678"}))
+    assert errors(stage) == ["message is longer than 7 bytes; shorten it"] * 2
+    assert list(stage.tree.agents) == ["/root", "/root/a"]
+
+
+@pytest.mark.parametrize(("asked", "given"), [("x" * 600, {}), ("x", {"message": "x" * 600})])
+def test_what_a_new_agent_knows_must_fit_into_the_tree(asked, given):
+    stage = Stage(max_tree_bytes=1400)
+    stage.tree.take_input([user(asked)])
+    stage.play("/root", spawning(**given), ("spawn_agent", {"task_name": "b", "message": "m", "fork_turns": "none"}))
+    assert [outcome.spawned for outcome in stage.outcomes] == [None, "/root/b"]
+    assert "no room left" in error_of(stage.outcomes[0].output)
 
 
 # ---------------------------------------------------------------- messages
@@ -213,11 +222,14 @@ def test_tasks_for_a_busy_agent_are_done_one_after_the_other():
     assert [mail.payload for mail in stage.enter("alpha")] == ["note"]
     stage.write("alpha", say="1")
     stage.tree.settle(stage["alpha"], "1")
-    stage.play("alpha", say="2")
+    stage.play("alpha", ("list_agents", {}))
     assert [mail.payload for mail in stage.mails] == ["two"]
+    stage.play("alpha", say="2")
+    assert stage.mails == []
     stage.play("alpha", say="3")
     assert [mail.payload for mail in stage.mails] == ["three"]
     assert stage["alpha"].status == Completed("3")
+    assert stage["alpha"].rounds == 1
     assert [mail.payload for mail in stage.enter("/root")] == ["1", "2", "3"]
 
 
@@ -274,6 +286,7 @@ def test_an_inference_is_cut_before_its_agent_is_idle():
     assert stage.outcomes[0].cut is None
     stage.tree.interrupt(stage["alpha"])
     assert stage["alpha"].status == Interrupted()
+    assert not stage["alpha"].interrupting
     assert not stage["/root"].has_mail
 
 

@@ -76,4 +76,6 @@ def test_a_summary_covers_what_is_before_the_first_open_call():
 def test_it_parts_no_output_from_its_call():
     items = [function("a"), function("b"), output("b"), function("c"), output("a"), user("x")]
     assert find_covered(items, {"c"}) == 0
+    chained = [function("a"), function("b"), output("a"), function("c"), output("b")]
+    assert find_covered(chained, {"c"}) == 0
     assert find_covered([function("a"), output("a"), *items[1:4], output("c"), user("x")], {"b"}) == 2

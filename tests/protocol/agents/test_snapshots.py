@@ -48,6 +48,24 @@ def test_a_later_snapshot_holds_what_is_new_and_who_did_not_change_has_no_row():
     assert describe(Tree.restore([*rows, *new], Bounds())) == describe(later.tree)
 
 
+def test_who_was_only_told_something_has_a_row():
+    later = first().again()
+    later.tree.take_input([output("alpha_3"), user("more")])
+    later.ask("/root", "send_message", target="beta", message="hi")
+    later.tree.flush_mail()
+    later.tree.halt()
+    rows = {row.path: json.loads(row.state) for row in later.tree.snapshot()}
+    assert [item["payload"] for item in rows["/root/beta"]["items"]] == ["hi"]
+
+
+def test_agents_are_in_the_order_they_were_made_in_whatever_order_their_rows_are():
+    stage = Stage()
+    stage.spawn("b", "a")
+    stage.tree.halt()
+    rows = stage.tree.snapshot()
+    assert list(Tree.restore(rows[::-1], Bounds()).agents) == ["/root", "/root/b", "/root/a"]
+
+
 @pytest.mark.agents(88)
 def test_two_that_go_on_from_one_tree_do_not_meet():
     stage = first()

@@ -25,6 +25,16 @@ def test_mail_that_is_there_already_ends_a_wait_at_once():
     assert stage.waits() == []
 
 
+@pytest.mark.agents(38)
+def test_a_task_that_waits_is_no_mail_to_wait_for():
+    stage = Stage()
+    stage.spawn("alpha")
+    stage.ask("/root", "followup_task", target="alpha", message="next")
+    stage.play("alpha", WAIT)
+    assert stage.outcomes[0].output is None
+    assert stage["alpha"].phase is Phase.WAITING
+
+
 @pytest.mark.agents(43)
 def test_mail_ends_a_wait_and_is_read_at_the_next_boundary():
     stage = Stage()
@@ -189,7 +199,7 @@ def test_the_parked_go_on_when_nobody_needs_the_client_any_more():
     assert stage.tree.is_quiescent
     stage["/root"].answered = False
     assert stage.tree.revive_root()
-    stage.ask("/root", "interrupt_agent", target="alpha")
+    stage.play("/root", ("interrupt_agent", {"target": "alpha"}), WAIT)
     assert stage.waits() == []
     assert stage["beta"].phase is Phase.RUNNABLE
     assert list(stage["alpha"].late) == [call]
