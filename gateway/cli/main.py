@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "keys": "Make, list and revoke the keys of callers.",
         "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",
         "demo": "Show a gateway at work: an answer, what was stored, two forks on one WebSocket, a round of a tool.",
+        "record": "Record sessions with a Responses API, frame by frame, in a file.",
         "openapi": "Print the OpenAPI document of the API.",
         "version": "Show the versions of the gateway and of Python.",
     }

@@ -1,0 +1,1 @@
+"""Recordings of whole sessions between a client and a Responses API: made, read, checked, replayed, served."""
