@@ -38,7 +38,7 @@ class Outcome(Struct, frozen=True):
     counts: Mapping[str, int]
 
 
-def start_recorder(settings: Settings, sink: Sink, *, provider: str, scenario: str) -> Recorder:
+def start_recorder(settings: Settings, sink: Sink, *, provider: str, scenario: str | None) -> Recorder:
     """Return a recorder that has written the head of a recording.
 
     Raises:

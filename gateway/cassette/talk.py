@@ -23,6 +23,10 @@ class PeerClosed(ScenarioFailed):
     """The server ended the connection while something was still open."""
 
 
+class StepTimeout(ScenarioFailed):
+    """A step took longer than it may."""
+
+
 class Talk:
     """Drives one connection. There is one reader, the scenario itself, so what is sent when depends on events alone.
 
@@ -31,11 +35,15 @@ class Talk:
         bounds: of steps and counts.
         tell: told of each thing worth showing, one line each.
         dialogue: what was said on it; knows the responses of earlier connections.
+
+    Attributes:
+        observe: told of each event, and of the response it belongs to.
     """
 
     def __init__(self, socket: Socket, bounds: Bounds, tell: Callable[[str], None], dialogue: Dialogue) -> None:
         self.socket = socket
         self.dialogue = dialogue
+        self.observe: Callable[[Event, Run | None], None] = lambda _event, _run: None
         self._bounds = bounds
         self._tell = tell
         self._submitted: set[str] = set()
@@ -47,12 +55,7 @@ class Talk:
         self._deadline = asyncio.get_running_loop().time() + self._bounds.step_seconds
 
     async def create(self, body: Event, note: str | None = None) -> Run:
-        """Send `response.create`; what comes next has the time of one step."""
-        if self._creates >= self._bounds.max_creates:
-            raise BoundReached(f"the scenario has sent {self._creates} creates, which is its bound")
-        self._creates += 1
-        self._controls = 0
-        self._renew()
+        """Send `response.create`."""
         await self.send({"type": "response.create", **body}, note)
         return self.dialogue.runs[-1]
 
@@ -60,42 +63,49 @@ class Talk:
         """Send `response.inject`, as soon as no more outcomes are awaited than may be."""
         while len(run.waiting) >= self._bounds.outstanding:
             await self.next()
-        self._count_control()
         self._submitted.update(str(item.get("call_id")) for item in items)
         await self.send({"type": "response.inject", "response_id": run.id, "input": list(items)}, note)
         return run.injects[-1]
 
     async def steer(self, run: Run, text: str, note: str | None = None) -> Control:
         """Send `response.steer`."""
-        self._count_control()
         await self.send({"type": "response.steer", "previous_response_id": run.id, "input": text}, note)
         return run.steers[-1]
 
     async def send(self, event: Event, note: str | None = None) -> None:
-        """Send any message."""
+        """Send any message; after a create, what comes next has the time of one step.
+
+        Raises:
+            BoundReached: as many creates, or injects of the last create, have been sent as may be.
+        """
+        self._count(event.get("type"))
         self.dialogue.send(event)
         await self.socket.send_text(msgspec.json.encode(event).decode(), note)
         self._tell(_describe_sent(event, note))
 
-    async def next(self) -> Event:
+    async def next(self, within: float | None = None) -> Event:
         """Return the next event.
+
+        Args:
+            within: seconds, when less time is left for it than the step has.
 
         Raises:
             PeerClosed: there is none.
-            ScenarioFailed: none came in the time of this step.
+            StepTimeout: none came in the time of this step.
+            ScenarioFailed: it is no JSON object.
         """
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(self._deadline), asyncio.timeout(within):
                 text = await self.socket.receive()
         except TimeoutError:
-            raise ScenarioFailed(f"the step took longer than {self._bounds.step_seconds:g} seconds") from None
+            raise StepTimeout(f"the step took longer than {self._bounds.step_seconds:g} seconds") from None
         if text is None:
             raise PeerClosed("the server closed the connection")
         try:
             event = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.DecodeError:
             raise ScenarioFailed("the server sent a message that is no JSON object") from None
-        self.dialogue.receive(event)
+        self.observe(event, self.dialogue.receive(event))
         shown = _describe_received(event)
         if shown:
             self._tell(shown)
@@ -158,10 +168,17 @@ class Talk:
         """Say goodbye."""
         await self.socket.close()
 
-    def _count_control(self) -> None:
-        if self._controls >= self._bounds.max_injects:
-            raise BoundReached(f"{self._controls} injects answered one create, which is the bound; raise --max-injects")
-        self._controls += 1
+    def _count(self, kind: object) -> None:
+        if kind == "response.create":
+            if self._creates >= self._bounds.max_creates:
+                raise BoundReached(f"the scenario has sent {self._creates} creates; raise --max-creates")
+            self._creates += 1
+            self._controls = 0
+            self._renew()
+        elif kind in {"response.inject", "response.steer"}:
+            if self._controls >= self._bounds.max_injects:
+                raise BoundReached(f"{self._controls} injects have answered one create; raise --max-injects")
+            self._controls += 1
 
 
 def each_at_once(_run: Run, calls: Sequence[Call]) -> Iterable[Sequence[Call]]:

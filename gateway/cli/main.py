@@ -25,6 +25,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "simulate": "Serve a scripted inference server that behaves like vLLM, and misbehaves on request.",
         "demo": "Show a gateway at work: an answer, what was stored, two forks on one WebSocket, a round of a tool.",
         "record": "Record sessions with a Responses API, frame by frame, in a file.",
+        "replay": "Check a recording, play it to a server again, or serve it.",
         "openapi": "Print the OpenAPI document of the API.",
         "version": "Show the versions of the gateway and of Python.",
     }
