@@ -75,9 +75,6 @@ class Routes:
 
     Args:
         limits: how many, and for how long.
-
-    Attributes:
-        lost_number: the number of the next event about a response that is not known here.
     """
 
     def __init__(self, limits: RouteLimits) -> None:
@@ -86,18 +83,19 @@ class Routes:
         # In the order of their ends.
         self._ended: dict[str, Route] = {}
         self._reserved = 0
-        self.lost_number = 0
+        self._lost = 0
 
     def __iter__(self) -> Iterator[Route]:
         yield from self._live.values()
         yield from self._ended.values()
 
-    def count(self, route: Route | None) -> None:
-        """Count an event that was told of a response after its end, or of one that is not known here."""
+    def number(self, route: Route | None) -> int:
+        """Return the number of an event that is told of a response after its end, or of one not known here."""
         if route is None:
-            self.lost_number += 1
-        else:
-            route.next_number += 1
+            self._lost += 1
+            return self._lost - 1
+        route.next_number += 1
+        return route.next_number - 1
 
     # ------------------------------------------------------------ from a create to its end
 

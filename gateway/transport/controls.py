@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import UNSET
+
 from gateway.config.schema import GatewayConfig
 from gateway.engine.plan import Plan
 from gateway.engine.service import Engine
@@ -15,7 +17,7 @@ from gateway.engine.steering import explain_unsteerable
 from gateway.protocol import codec, events
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, TooManyInjections
 from gateway.protocol.events import Event
-from gateway.protocol.frames import CreateFrame, InjectFrame, SteerFrame, build_error_frame, tag
+from gateway.protocol.frames import CreateFrame, InjectFrame, SteerFrame, tag
 from gateway.protocol.injection import fail_inject
 from gateway.protocol.requests import RequestPolicy
 from gateway.protocol.response_routes import Route, RouteLimits, Routes
@@ -224,7 +226,7 @@ class Controls:
         else:
             message = f"Response '{response_id}' is made by one agent, and takes no outputs while it runs."
             event = fail_inject(response_id, given, "invalid_input", message)
-        return self._tell(route, event, frame.event_id)
+        return self._tell(route, event)
 
     def _steer(self, frame: SteerFrame, route: Route | None, size: int) -> Awaitable[bool | None] | None:
         if route is not None and route.steers.phase is SteerPhase.ENDING:
@@ -232,12 +234,12 @@ class Controls:
         try:
             items = self._check_steer(frame, route, size)
         except SteerRefusal as refusal:
-            return self._tell(route, fail_steer(frame.response_id, frame.input, refusal), frame.event_id)
+            return self._tell(route, fail_steer(frame.response_id, frame.input, refusal))
         assert route is not None
         steer = Steer(
             id=self._engine.mint("steer"), target=route.response_id, given=frame.input, items=tuple(items), size=size
         )
-        answered = self._tell(route, steer.accepted, frame.event_id, steers=True)
+        answered = self._tell(route, steer.accepted, steers=True)
         if answered is None:
             route.steers.close()
         else:
@@ -277,37 +279,32 @@ class Controls:
 
     # ------------------------------------------------------------ telling
 
-    def _tell(
-        self, route: Route | None, event: Event, event_id: str | None, *, steers: bool = False
-    ) -> Awaitable[bool | None] | None:
+    def _tell(self, route: Route | None, event: Event, *, steers: bool = False) -> Awaitable[bool | None] | None:
         """Tell an event of a response, or of none that is known; None, and nothing told, while it is ending."""
         if route is None or route.ended:
-            return self._tell_late(route, [event], event_id)
+            return self._tell_late(route, [event])
         try:
             answered = self._engine.runs.tell(route.response_id, event, steers=steers)
-        except ResourceLimitExceeded as error:
-            return self._put([build_error_frame(error, stream_id=route.lane, event_id=event_id)])
+        except ResourceLimitExceeded:
+            answered = self._engine.runs.tell(route.response_id, _shorten(event))
         if answered is not None:
             self._count(event)
         return answered
 
-    def _tell_late(
-        self, route: Route | None, told: Sequence[Event], event_id: str | None = None
-    ) -> Awaitable[bool | None]:
+    def _tell_late(self, route: Route | None, told: Sequence[Event]) -> Awaitable[bool | None]:
         """Tell events of a response whose terminal event has been told, or of none that is known here."""
-        lane = None if route is None else route.lane
         payloads = []
         for event in told:
-            event.sequence_number = self.routes.lost_number if route is None else route.next_number
-            payload = tag(codec.encode(event), lane)
+            event.sequence_number = self.routes.number(route)
+            payload = self._encode(event, route)
             if len(payload) > self._responses.max_stream_event_bytes:
-                error = ResourceLimitExceeded("max_stream_event_bytes", self._responses.max_stream_event_bytes)
-                payload = build_error_frame(error, stream_id=lane, event_id=event_id)
-            else:
-                self.routes.count(route)
-                self._count(event)
+                payload = self._encode(_shorten(event), route)
             payloads.append(payload)
+            self._count(event)
         return self._put(payloads)
+
+    def _encode(self, event: Event, route: Route | None) -> bytes:
+        return tag(codec.encode(event), None if route is None else route.lane)
 
     def _tell_pending(self, route: Route) -> None:
         """Tell of steers that wait, unless what they wait for has come already."""
@@ -366,3 +363,12 @@ class Controls:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _shorten(event: Event) -> Event:
+    """Return an event without what its client sent, which is more than one event may hold."""
+    if isinstance(event, events.InjectFailed):
+        event.input = []
+    elif isinstance(event, events.SteerFailed):
+        event.steer.input = UNSET
+    return event

@@ -202,6 +202,7 @@ class Coordinator:
 
     def _tell_fate(self, items: list[Item], rejection: Rejection | None) -> None:
         desk, response_id = self._desk, self._desk.plan.response_id
+        desk.metrics.controls_total.labels("inject", "accepted" if rejection is None else rejection.code).inc()
         if rejection is None:
             desk.tell(desk.turn.tell(InjectCreated(response_id=response_id)))
             return
