@@ -49,7 +49,7 @@ def explain_unsteerable(plan: Plan, models: Collection[str]) -> str | None:
         models: the models whose responses can be; empty for all.
     """
     request = plan.request
-    if request.agents is not None:
+    if plan.tree is not None:
         return "A response that several agents make cannot be steered; inject what its tools return instead."
     if request.conversation_id is not None:
         return "A response that adds to a conversation cannot be steered; send the next message when it has ended."
