@@ -7,11 +7,11 @@ from msgspec import to_builtins
 from gateway.protocol.agents.action_slots import CALL, ActionSlot
 from gateway.protocol.agents.agent import Call
 from gateway.protocol.agents.mail import Item
-from gateway.protocol.agents.tree_round import SpeechSlot
 from gateway.protocol.call_slots import CallSlot, CustomCallSlot
 from gateway.protocol.client_slots import ClientCallSlot
 from gateway.protocol.hosted_history import recall_call, recall_search
 from gateway.protocol.hosted_slots import ApprovalSlot, HostedSlot, WebSearchSlot
+from gateway.protocol.items import Message
 from gateway.protocol.slots import Slot
 
 # What only the client is told.
@@ -49,9 +49,11 @@ def list_calls(slots: Iterable[Slot]) -> list[Call]:
 
 
 def find_answer(slots: Iterable[Slot]) -> str | None:
-    """Return the text of the last message of a round that says anything, None if there is none."""
-    spoken = [slot for slot in slots if isinstance(slot, SpeechSlot) and not slot.is_blank]
-    return "".join(part.text for part in spoken[-1].texts()) if spoken else None
+    """Return the text of the message of a round that the client knows as the final answer, None if there is none."""
+    for slot in slots:
+        if isinstance(slot.final, Message) and slot.final.phase == "final_answer":
+            return "".join(part.text for part in slot.texts())
+    return None
 
 
 def _recall_hosted(slot: HostedSlot) -> list[Item]:

@@ -118,6 +118,15 @@ def test_what_nobody_answers_is_no_call():
     assert (list_calls(round_.slots), recall_agent_round(round_.slots)) == ([], [])
 
 
+def test_no_answer_where_a_call_was_begun():
+    cut = completed(status="incomplete")
+    for said in ([message("a"), called("f")], [message("a"), action("spawn_agent", "call_s", '{"task')]):
+        _, round_ = listen(*said, end=cut)
+        assert (list_calls(round_.slots), find_answer(round_.slots)) == ([], None)
+    _, round_ = listen(message("a"), end=cut)
+    assert find_answer(round_.slots) == "a"
+
+
 @pytest.mark.parametrize(
     ("said", "answer"),
     [([], None), ([message(" ")], None), ([message("a"), message("b")], "b"), ([message("a"), message("\n")], "a")],
