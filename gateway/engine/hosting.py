@@ -1,9 +1,11 @@
 """The gateway's own tools in one response: what servers list, what the client approved, and the calls of a model."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec import structs
 
 from gateway.engine.plan import Plan
 from gateway.engine.telling import Telling
@@ -35,12 +37,27 @@ class Hosting:
         self._kit = kit
         self._telling = telling
         self._tracing = tracing
+        self._known: list[HostedTool] = []
         self._one_by_one = plan.request.fields.parallel_tool_calls is False
 
     async def discover(self) -> list[HostedTool]:
         """Ask servers for their tools and tell of it; return all tools of the gateway's, those known already too."""
         # The same order in every response, whichever tools were known already: engines cache what begins alike.
-        return sorted([*self._kit.offered, *await self._ask(self._kit.listings)], key=lambda tool: tool.label)
+        self._known = sorted([*self._kit.offered, *await self._ask(self._kit.listings)], key=lambda tool: tool.label)
+        return self._known
+
+    def find_approved(self, request: Mapping[str, Any]) -> HostedTool | None:
+        """Return what a call is run with that the client has approved, None where it is not offered any more.
+
+        Args:
+            request: the `mcp_approval_request`.
+        """
+        decided = next((call.tool for call in self._kit.decided if call.request_id == request["id"]), None)
+        if decided is not None:
+            return decided
+        wanted = (request.get("server_label"), request.get("name"))
+        offered = next((tool for tool in self._known if (tool.label, tool.name) == wanted), None)
+        return None if offered is None else structs.replace(offered, kind="mcp_call")
 
     async def _ask(self, listings: Sequence[Listing]) -> list[HostedTool]:
         if not listings:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from gateway.engine.agents.activity import Activity
+from gateway.engine.agents.approved import find_approved
 from gateway.engine.agents.asking import Asking
 from gateway.engine.agents.desk import Desk
 from gateway.engine.agents.inference import AgentInference
@@ -14,7 +15,8 @@ from gateway.engine.agents.workers import Worker, Workers
 from gateway.engine.hosting import Hosting, cancel_all
 from gateway.engine.summary import Summary
 from gateway.protocol.agents.action_slots import ActionSlot
-from gateway.protocol.agents.agent import Agent, Errored
+from gateway.protocol.agents.agent import Agent, Call, Errored
+from gateway.protocol.agents.mail import Item
 from gateway.protocol.agents.outcomes import Outcome
 from gateway.protocol.agents.paths import ROOT
 from gateway.protocol.agents.round_history import (
@@ -28,6 +30,7 @@ from gateway.protocol.call_slots import CallSlot
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded
 from gateway.protocol.hosted_slots import HostedSlot
 
+_NOT_OFFERED = "The tool is not offered any more."
 _ERROR = '{"error"'
 _MAX_MESSAGES = "max_messages"
 
@@ -99,6 +102,8 @@ class Activations:
             desk.tree.end_round(agent, [], [])
             desk.tree.interrupt(agent)
             self._activity.note(agent)
+        elif approved := find_approved(agent.history):
+            self._run_approved(agent, approved)
         elif self._summaries.is_due(agent, self._asking):
             self.compact(agent)
         else:
@@ -172,6 +177,22 @@ class Activations:
         self._activity.note(agent)
 
     # ------------------------------------------------------------ the gateway's tools
+
+    def _run_approved(self, agent: Agent, requests: Sequence[Item]) -> None:
+        """Run what the client has approved, in a round without an inference."""
+        desk, hosting = self._desk, self._hosting
+        found = [(request, None if hosting is None else hosting.find_approved(request)) for request in requests]
+        calls = [Call(call_id=request["id"], kind="gateway", name=request["name"]) for request, _ in found]
+        desk.tree.end_round(agent, [], calls)
+        round_ = self._open[agent.path] = desk.turn.open_round(agent.path)
+        runnable = [(tool, request["arguments"], request["id"]) for request, tool in found if tool is not None]
+        slots, told = desk.turn.open_approved(round_, runnable)
+        desk.tell(told)
+        for request in [request for request, tool in found if tool is None]:
+            output = {"type": "function_call_output", "call_id": request["id"], "output": _NOT_OFFERED}
+            desk.tree.answer_gateway_call(agent, [output])
+        job = self._run_tools(agent, round_, slots)
+        self.workers.begin(Worker(agent, round_), job, partial(self._end_tools, agent))
 
     async def _run_tools(self, agent: Agent, round_: TreeRound, slots: Sequence[HostedSlot]) -> None:
         jobs = [partial(self._run_tool, agent, round_, slot) for slot in slots]
