@@ -156,12 +156,12 @@ def estimate_tokens(value: Any) -> int:
 # ---------------------------------------------------------------- what a request says of it
 
 
-def read_threshold(entries: Sequence[Any] | None, default: int) -> int | None:
+def read_threshold(entries: Sequence[Any] | None, default: int | None) -> int | None:
     """Return from how many tokens on a request wants its window compacted, or None; of several entries the last counts.
 
     Args:
         entries: `context_management` of the request.
-        default: for an entry that names none.
+        default: for an entry that names none; None where that is found out later.
 
     Raises:
         InvalidRequest: names the entry and what is expected of it.
@@ -179,7 +179,7 @@ def read_threshold(entries: Sequence[Any] | None, default: int) -> int | None:
             )
         given = entry.get("compact_threshold")
         threshold = default if given is None else given
-        if type(threshold) is not int or threshold < 1:
+        if given is not None and (type(given) is not int or given < 1):
             raise InvalidRequest(
                 f"'{path}.compact_threshold' must be a whole number of tokens, at least 1.",
                 code="invalid_value",

@@ -235,10 +235,22 @@ def check_request(
         ),
         generate=generate,
         conversation_id=conversation_id,
-        threshold=read_threshold(fields.context_management, policy.compact_threshold or 0),
+        # Agents have a default of their own, which depends on the model.
+        threshold=read_threshold(fields.context_management, None if agents else policy.compact_threshold),
         compacts=compacts and generate,
         agents=agents,
     )
+
+
+def inherit_agents(request: CreateRequest, limit: int) -> CreateRequest:
+    """Return a request that turned out to continue a tree of agents, as if it had asked for that.
+
+    Args:
+        request: the request.
+        limit: how many agents besides the root may be active.
+    """
+    threshold = read_threshold(request.fields.context_management, None)
+    return structs.replace(request, agents=AgentsRequest(limit), threshold=threshold)
 
 
 def load_tools(

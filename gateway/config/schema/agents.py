@@ -28,7 +28,7 @@ class MultiAgentConfig(Section, frozen=True, kw_only=True):
     ] = 0
     max_agents_total: Annotated[
         CountOrZero,
-        doc("Agents of one tree, the root and those that have ended included; 0 sets no bound.", live=True),
+        doc("Agents of one tree besides the root, those that have ended included; 0 sets no bound.", live=True),
     ] = 64
     max_depth: Annotated[
         CountOrZero, doc("How many generations below the root may be started; 0 sets no bound.", live=True)

@@ -15,7 +15,7 @@ from gateway.protocol.agents.asked import (
 )
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.items import TREE_TYPES
-from gateway.protocol.requests import CreateFields, CreateRequest, RequestPolicy, check_request
+from gateway.protocol.requests import CreateFields, CreateRequest, RequestPolicy, check_request, inherit_agents
 
 ON: dict[str, Any] = {"enabled": True}
 POLICY = AgentsPolicy()
@@ -170,3 +170,31 @@ def test_items_of_a_tree_are_not_sent_back(kind: str, given: Any) -> None:
 @pytest.mark.parametrize("items", ["agent_message", None, [], ["agent_message"], [{"type": ["agent_message"]}]])
 def test_other_input_brings_none(items: Any) -> None:
     assert find_replayed(items) is None
+
+
+def test_an_entry_without_a_number_leaves_it_to_the_model() -> None:
+    for entries, threshold in (
+        (None, None),
+        ([], None),
+        ([{"type": "compaction"}], None),
+        ([{"type": "compaction", "compact_threshold": 7}], 7),
+    ):
+        asked = check(context_management=entries)
+        assert asked.threshold == threshold
+        plain = check(context_management=entries, multi_agent=None)
+        assert inherit_agents(plain, 5).threshold == threshold
+        assert inherit_agents(plain, 5).agents == AgentsRequest(5)
+    assert check(context_management=[{"type": "compaction"}], multi_agent=None).threshold == 100
+
+
+@pytest.mark.parametrize(
+    ("entry", "member"),
+    [
+        ({"type": "other"}, ".type"),
+        ({"type": "compaction", "compact_threshold": 0}, ".compact_threshold"),
+        ({"type": "compaction", "compact_threshold": "x"}, ".compact_threshold"),
+        ("compaction", ""),
+    ],
+)
+def test_windows_are_checked_as_ever(entry: Any, member: str) -> None:
+    assert refusal(context_management=[entry]) == (f"context_management[0]{member}", "invalid_value")
