@@ -1,7 +1,7 @@
 """What a request refers to is found and fitted together; nothing has been sent or stored yet."""
 
 from gateway.config.schema import GatewayConfig
-from gateway.engine.agents.trees import Trees, list_decided, list_known
+from gateway.engine.agents.trees import Trees, inherit_agents, list_decided, list_known
 from gateway.engine.archive import Archive, decode_item
 from gateway.engine.commit import Lineage
 from gateway.engine.compaction import Compaction, nothing_to_compact
@@ -19,7 +19,7 @@ from gateway.protocol.approvals import require_servers, settle_approvals
 from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
 from gateway.protocol.hosted_history import recall_hosted
 from gateway.protocol.ids import prefix_of
-from gateway.protocol.requests import CreateRequest, build_response, inherit_agents, load_tools
+from gateway.protocol.requests import CreateRequest, build_response, load_tools
 from gateway.protocol.response import Response
 from gateway.protocol.tools import list_loaded
 from gateway.protocol.turn import Turn
@@ -154,7 +154,7 @@ class Preparation:
         """Return the plan of a response that a tree of agents makes."""
         tree = self._trees.find(request, lineage, route.policy.agents)
         if request.agents is None:
-            request = inherit_agents(request, tree.bounds.max_concurrent)
+            request = inherit_agents(request, tree)
         tree.is_live = caller.transport == TRANSPORT_WEBSOCKET
         new = await self._archive.resolve_references(caller.principal, request.items)
         self._compaction.notes.read(caller.principal, new, first_new=0)

@@ -242,17 +242,6 @@ def check_request(
     )
 
 
-def inherit_agents(request: CreateRequest, limit: int) -> CreateRequest:
-    """Return a request that turned out to continue a tree of agents, as if it had asked for that.
-
-    Args:
-        request: the request.
-        limit: how many agents besides the root may be active.
-    """
-    threshold = read_threshold(request.fields.context_management, None)
-    return structs.replace(request, agents=AgentsRequest(limit), threshold=threshold)
-
-
 def load_tools(
     request: CreateRequest, items: list[dict[str, Any]], policy: RequestPolicy, *, types: HostedTypes | None = None
 ) -> CreateRequest:

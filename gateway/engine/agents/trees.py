@@ -10,9 +10,10 @@ from gateway.engine.archive import decode_item
 from gateway.engine.commit import Lineage
 from gateway.ports import Sealer, StoredAgent
 from gateway.protocol.agents.action_slots import Seal
-from gateway.protocol.agents.asked import AgentsPolicy, agents_off, choose_limit, refuse_beside_agents
+from gateway.protocol.agents.asked import AgentsPolicy, AgentsRequest, agents_off, choose_limit, refuse_beside_agents
 from gateway.protocol.agents.bounds import Bounds
 from gateway.protocol.agents.tree import Tree
+from gateway.protocol.compaction import read_threshold
 from gateway.protocol.errors import InternalError, InvalidRequest
 from gateway.protocol.requests import CreateRequest
 
@@ -107,6 +108,12 @@ class Trees:
 
     def _bind(self, limit: int) -> Bounds:
         return structs.replace(self._bounds, max_concurrent=limit)
+
+
+def inherit_agents(request: CreateRequest, tree: Tree) -> CreateRequest:
+    """Return a request that turned out to continue a tree of agents, as if it had asked for that."""
+    threshold = read_threshold(request.fields.context_management, None)
+    return structs.replace(request, agents=AgentsRequest(tree.bounds.max_concurrent), threshold=threshold)
 
 
 def list_known(tree: Tree) -> list[Item]:

@@ -10,6 +10,7 @@ from harness.agents import PLAIN, AgentUpstream, call, say, spawn, wait
 
 from gateway.engine.plan import Caller, Plan
 from gateway.ports import Deletion
+from gateway.protocol.agents.asked import AgentsRequest
 from gateway.protocol.errors import GatewayError, InvalidRequest
 
 Json = dict[str, Any]
@@ -68,6 +69,7 @@ async def test_a_tree_stays_one() -> None:
     plan = await client.plan(multi_agent=None, previous_response_id=first["id"])
     assert plan.tree is not None
     assert plan.tree.bounds.max_concurrent == 2
+    assert plan.request.agents == AgentsRequest(2)
     second = await client.answer(multi_agent=None, previous_response_id=first["id"])
     # What was inherited is inherited on; what is asked for anew begins with the default.
     third = await client.answer(multi_agent=None, previous_response_id=second["id"])
@@ -199,6 +201,16 @@ async def test_agents_of_another_version_are_not_guessed_at() -> None:
     kept.agents[0] = type(kept.agents[0])(path="/root", status="completed", state=b'{"version":99}')
     with pytest.raises(GatewayError, match="another version"):
         await client.plan(previous_response_id=first["id"])
+
+
+@pytest.mark.parametrize(("entry", "threshold"), [({}, None), ({"compact_threshold": 9}, 9)])
+async def test_windows_of_agents_have_a_default_of_their_own(entry: Json, threshold: int | None) -> None:
+    client = Client({ROOT: [[say("one")]]})
+    first = await client.answer()
+    for given in (ON, None):
+        fields = {"multi_agent": given, "context_management": [{"type": "compaction", **entry}]}
+        plan = await client.plan(previous_response_id=first["id"], **fields)
+        assert plan.request.threshold == threshold
 
 
 async def test_a_trigger_needs_something_to_compact() -> None:

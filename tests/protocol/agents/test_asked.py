@@ -15,7 +15,7 @@ from gateway.protocol.agents.asked import (
 )
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.items import TREE_TYPES
-from gateway.protocol.requests import CreateFields, CreateRequest, RequestPolicy, check_request, inherit_agents
+from gateway.protocol.requests import CreateFields, CreateRequest, RequestPolicy, check_request
 
 ON: dict[str, Any] = {"enabled": True}
 POLICY = AgentsPolicy()
@@ -181,9 +181,6 @@ def test_an_entry_without_a_number_leaves_it_to_the_model() -> None:
     ):
         asked = check(context_management=entries)
         assert asked.threshold == threshold
-        plain = check(context_management=entries, multi_agent=None)
-        assert inherit_agents(plain, 5).threshold == threshold
-        assert inherit_agents(plain, 5).agents == AgentsRequest(5)
     assert check(context_management=[{"type": "compaction"}], multi_agent=None).threshold == 100
 
 
