@@ -127,6 +127,7 @@ def _walk_chain(max_responses: int, max_bytes: int) -> CTE:
         literal(1).label("depth"),
         func.coalesce(responses.c.agent_bytes, responses.c.item_bytes).label("chain_bytes"),
         responses.c.conversation_id,
+        responses.c.agent_bytes,
         responses.c.agent_bytes.label("head_agent_bytes"),
     ).where(_IS_LIVE, _IS_FINISHED)
     chain = head.cte("chain", recursive=True)
@@ -138,6 +139,7 @@ def _walk_chain(max_responses: int, max_bytes: int) -> CTE:
         chain.c.depth + 1,
         chain.c.chain_bytes + case((chain.c.head_agent_bytes.is_(None), of_items), else_=of_agents),
         ancestor.c.conversation_id,
+        ancestor.c.agent_bytes,
         chain.c.head_agent_bytes,
     ).where(
         ancestor.c.id == chain.c.parent_id,
@@ -168,6 +170,6 @@ def _select_items(chain: CTE, max_bytes: int) -> Select[*tuple[Any, ...]]:
 def _select_agents(chain: CTE) -> Select[*tuple[Any, ...]]:
     return (
         select(*AGENT_COLUMNS)
-        .join_from(chain, agents, agents.c.response_id == chain.c.id)
+        .join_from(chain, agents, and_(agents.c.response_id == chain.c.id, chain.c.agent_bytes.is_not(None)))
         .order_by(chain.c.depth.desc(), agents.c.position)
     )

@@ -19,6 +19,7 @@ from harness.engine import says
 from harness.processes import Gateway, clean_environment, free_port
 from harness.upstream import Upstream
 from integration.databases import DatabaseGateway
+from integration.trees import BETA, ON, ROOT, play
 
 from gateway.ports import StoredItem
 from gateway.storage.settings import StoreSettings, database_url
@@ -36,7 +37,7 @@ ROWS = {
     "agents": "response_id, position, path, parent_path, status, state",
 }
 # What is in the file was made long ago.
-FOR_EVER = {"storage.retention_seconds": "0"}
+FOR_EVER = {"storage.retention_seconds": "0", "multi_agent.message_visibility": "plain"}
 ALICES = ["resp_" + "a" * 32, "resp_" + "b" * 32]
 STANDS_IN_THE_WAY = "CREATE INDEX ix_responses_deleted_at ON responses (deleted_at)"
 
@@ -105,6 +106,19 @@ def expect_unchanged(gateway: Gateway, upstream: Upstream) -> None:
             assert caller.get(f"/v1/responses/{response_id}").status == 404
 
 
+def expect_trees(gateway: DatabaseGateway, upstream: Upstream) -> None:
+    """What was stored before there were trees of agents goes on as one."""
+    model = upstream.script("trees", play({ROOT: [says("as a tree")]}))
+    old = next(name for name, was in EXPECTED["responses"].items() if was["continued"]["status"] == 200)
+    body = {"model": model, "input": "go on", "previous_response_id": old, "multi_agent": ON}
+    tree = create(gateway.port, body, BETA).json["id"]
+    assert create(gateway.port, {"model": model, "input": "and on", "previous_response_id": tree}).status == 200
+    first, second = (call.body["input"] for call in upstream.calls(model)[-2:])
+    assert first == EXPECTED["responses"][old]["continued"]["input"]
+    assert second[: len(first)] == first
+    assert len(gateway.query("SELECT path FROM agents")) == 3
+
+
 def test_the_command_brings_it_up_and_changes_no_row(
     database: str, start: Callable[[str], DatabaseGateway], upstream: Upstream
 ) -> None:
@@ -120,6 +134,7 @@ def test_the_command_brings_it_up_and_changes_no_row(
     new = create(gateway.port, {"model": upstream.script("after", says("new")), "input": "hi"}).json["id"]
     assert gateway.rows() == len(before["responses"]) + 1
     assert [row[1] for row in read_rows(database)["items"]].count(new) == 2
+    expect_trees(gateway, upstream)
 
 
 async def test_other_owners_keep_theirs(database: str) -> None:

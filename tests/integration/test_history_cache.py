@@ -8,36 +8,15 @@ from typing import Any
 import pytest
 from harness.client import client
 from harness.engine import Answer, says
-from harness.processes import free_port
 from harness.upstream import Upstream
-from integration.databases import DatabaseGateway
-from prometheus_client.parser import text_string_to_metric_families
+from integration.databases import CountedGateway
 
 TURNS = 40
-OpenGateway = Callable[..., "CountedGateway"]
+OpenGateway = Callable[..., "ChainGateway"]
 
 
-class CountedGateway(DatabaseGateway):
-    """A gateway whose questions to the database are counted."""
-
-    def __init__(self, folder: Path, upstream: str, database: str, settings: dict[str, str]) -> None:
-        self._admin_port = free_port()
-        admin = {"admin.enabled": "true", "admin.bind": f"127.0.0.1:{self._admin_port}"}
-        super().__init__(folder, upstream, database, {**admin, **settings})
-
-    def reads(self) -> dict[str, int]:
-        """Return how often each kind of question was put since the start, but for what is asked from time to time."""
-        with client(self._admin_port) as operator:
-            text = operator.get("/metrics").body.decode()
-        families = {family.name: family for family in text_string_to_metric_families(text)}
-        counts = {
-            sample.labels["query"]: int(sample.value)
-            for sample in families["gateway_storage_reads"].samples
-            if sample.name.endswith("_total")
-        }
-        for name in ("probe", "background_orphans"):
-            counts.pop(name, None)
-        return counts
+class ChainGateway(CountedGateway):
+    """A gateway on which chains are made."""
 
     def ask(self, model: str, given: Any, parent: str | None = None, **members: Any) -> Any:
         with client(self.port) as caller:
@@ -65,15 +44,15 @@ def open_gateway(upstream: Upstream, database: str, tmp_path_factory: pytest.Tem
     """Starts gateways on one database."""
     with ExitStack() as running:
 
-        def open_one(**settings: str) -> CountedGateway:
+        def open_one(**settings: str) -> ChainGateway:
             chosen = {f"storage.{key}": value for key, value in settings.items()}
-            gateway = CountedGateway(tmp_path_factory.mktemp("counted"), upstream.url, database, chosen)
+            gateway = ChainGateway(tmp_path_factory.mktemp("counted"), upstream.url, database, chosen)
             return running.enter_context(gateway)
 
         yield open_one
 
 
-def run_chain(gateway: CountedGateway, model: str, turns: int, parent: str | None = None) -> str:
+def run_chain(gateway: ChainGateway, model: str, turns: int, parent: str | None = None) -> str:
     """Make a chain of streamed and plain responses and return the id of the last one."""
     with client(gateway.port) as caller:
         for turn in range(turns):
