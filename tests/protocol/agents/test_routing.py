@@ -192,6 +192,13 @@ def test_a_conversation_without_agents_becomes_the_roots():
     assert root.phase is Phase.RUNNABLE
 
 
+def test_an_id_that_a_conversation_used_twice_may_be_answered_twice():
+    tree = Tree.adopt([function("a"), output("a"), function("a")], Bounds())
+    assert tree.check_outputs([output("a")], "r") is None
+    tree.take_outputs([output("a")])
+    assert tree.check_outputs([output("a")], "r") is not None
+
+
 def test_a_conversation_that_waits_for_nothing_leaves_an_idle_root():
     tree = Tree.adopt([user("x"), message("y")], Bounds())
     assert tree.is_quiescent
