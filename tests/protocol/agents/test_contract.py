@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from openai.types.beta.beta_responses_server_event import BetaResponsesServerEvent
 from property.engine import Client, Json, added, completed, done, event, spell, text, whole
 from property.trees import ALPHA, BETA, ROOT, action, mail, tree_client, tree_faults
+from pydantic import BaseModel, TypeAdapter
 
 from gateway.protocol import events
 from gateway.protocol.agents.tree_round import TreeRound
@@ -78,9 +80,8 @@ def conclude(client: Client, round_: TreeRound, at: int, output: Json, *messages
     client.hear(client.turn.conclude_action(round_, round_.slots[at], json.dumps(output), messages))
 
 
-def test_outputs_over_http_with_a_client_function_in_a_subagent():
-    first, second = [json.loads(line) for line in (EXAMPLES / "http.jsonl").read_text().splitlines()]
-
+def listen_over_http() -> tuple[Client, Client]:
+    """A response that waits for a subagent's call, and the one that continues it."""
     client = tree_client()
     round_ = started(client, ROOT, spawning("alpha", "call_s1"))
     conclude(client, round_, 0, {"task_name": ALPHA}, mail(ROOT, ALPHA))
@@ -88,23 +89,16 @@ def test_outputs_over_http_with_a_client_function_in_a_subagent():
     round_ = started(client, ROOT, action("wait_agent", "call_w1", '{"timeout_ms":30000}'))
     parked = {"message": "Agents are waiting for client tool outputs.", "timed_out": False}
     conclude(client, round_, 0, parked)
-    client.finish()
-    assert plain(client.output, {}) == plain(first["output"], {})
-    assert tree_faults(client.told) == []
 
-    client = tree_client()
-    started(client, ALPHA, message("alpha: 6 weeks, medium risk"))
-    client.hear(client.turn.tell_messages([mail(ALPHA, ROOT, kind="FINAL_ANSWER")]))
-    started(client, ROOT, message("Choose alpha."))
-    client.finish()
-    assert plain(client.output, {}) == plain(second["output"], {})
-    assert tree_faults(client.told) == []
+    later = tree_client()
+    started(later, ALPHA, message("alpha: 6 weeks, medium risk"))
+    later.hear(later.turn.tell_messages([mail(ALPHA, ROOT, kind="FINAL_ANSWER")]))
+    started(later, ROOT, message("Choose alpha."))
+    return client.finish(), later.finish()
 
 
-def test_frames_of_a_websocket_with_an_inject_while_a_sibling_runs():
-    lines = (EXAMPLES / "inject.txt").read_text().splitlines()
-    frames = [json.loads(line[3:]) for line in lines if line.startswith("S> ")]
-
+def listen_on_websocket() -> Client:
+    """A response with an inject for one agent while another one speaks, and an inject that comes too late."""
     client = tree_client()
     round_ = started(client, ROOT, spawning("alpha", "call_s1"), spawning("beta", "call_s2"))
     conclude(client, round_, 0, {"task_name": ALPHA}, mail(ROOT, ALPHA))
@@ -112,11 +106,10 @@ def test_frames_of_a_websocket_with_an_inject_while_a_sibling_runs():
     started(client, ALPHA, call("alpha"))
     beta = started(client, BETA, end=False)
     place = {"item_id": "b", "output_index": 0, "content_index": 0}
-    shell = {**message(""), "id": "b", "content": []}
-    client.ingest(beta, added(shell, 0))
+    client.ingest(beta, added({**message(""), "id": "b", "content": []}, 0))
     client.ingest(beta, text("beta looks ", **place))
     client.hear(client.turn.tell(events.InjectCreated(response_id=TARGET)))
-    alpha = started(client, ALPHA, message("alpha: 6 weeks"))
+    started(client, ALPHA, message("alpha: 6 weeks"))
     client.ingest(beta, text("slow but safe", **place))
     client.ingest(beta, event("output_text.done", text="beta looks slow but safe", **place))
     client.ingest(beta, done({**message("beta looks slow but safe"), "id": "b"}, 0))
@@ -125,12 +118,32 @@ def test_frames_of_a_websocket_with_an_inject_while_a_sibling_runs():
     client.hear(client.turn.tell_messages(finals))
     started(client, ROOT, message("Pick alpha."))
     client.finish()
-    assert tree_faults(client.told) == []
     late = [{"type": "function_call_output", "call_id": "call_p1", "output": "late"}]
-    fault = events.ControlError(
-        code="response_already_completed", message=f"Response '{TARGET}' has already completed."
-    )
+    words = f"Response '{TARGET}' has already completed."
+    fault = events.ControlError(code="response_already_completed", message=words)
     client.hear(client.turn.tell(events.InjectFailed(response_id=TARGET, input=late, error=fault)))
+    return client
 
-    assert alpha.ended
+
+def test_outputs_over_http_with_a_client_function_in_a_subagent():
+    expected = [json.loads(line) for line in (EXAMPLES / "http.jsonl").read_text().splitlines()]
+    for client, response in zip(listen_over_http(), expected, strict=True):
+        assert plain(client.output, {}) == plain(response["output"], {})
+        assert tree_faults(client.told) == []
+
+
+def test_frames_of_a_websocket_with_an_inject_while_a_sibling_runs():
+    lines = (EXAMPLES / "inject.txt").read_text().splitlines()
+    frames = [json.loads(line[3:]) for line in lines if line.startswith("S> ")]
+    client = listen_on_websocket()
     assert plain(client.told, {}) == plain(frames, {})
+    assert tree_faults(client.told[:-1]) == []
+
+
+def test_a_strict_reader_of_the_beta_api_reads_every_event():
+    reader = TypeAdapter(BetaResponsesServerEvent)
+    for client in (*listen_over_http(), listen_on_websocket()):
+        for told in client.told:
+            read = reader.validate_python(told)
+            assert isinstance(read, BaseModel)
+            assert read.to_dict(exclude_unset=True) == told
