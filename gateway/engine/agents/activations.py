@@ -15,7 +15,7 @@ from gateway.engine.agents.workers import Worker, Workers
 from gateway.engine.hosting import Hosting, cancel_all
 from gateway.engine.summary import Summary
 from gateway.protocol.agents.action_slots import ActionSlot
-from gateway.protocol.agents.agent import Agent, Call, Errored
+from gateway.protocol.agents.agent import Agent, Call, Errored, Phase
 from gateway.protocol.agents.mail import Item
 from gateway.protocol.agents.outcomes import Outcome
 from gateway.protocol.agents.paths import ROOT
@@ -243,7 +243,8 @@ class Activations:
             if (failed := self._summaries.fail(agent, draft, failure)) is not None:
                 self._give_up(agent, failed)
                 return
-        if not (only or agent.is_idle):
+        # One that was interrupted meanwhile has perhaps begun something else.
+        if not only and agent.phase is Phase.INFERRING:
             self._infer(agent)
 
     # ------------------------------------------------------------ failures

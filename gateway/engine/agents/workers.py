@@ -71,6 +71,7 @@ class Workers:
             job: what is done.
             end: the owner's step behind it.
         """
+        assert worker.agent.path not in self._working
         context = self._activity.context_of(worker.agent)
         worker.task = asyncio.get_running_loop().create_task(job, context=context)
         worker.task.add_done_callback(partial(self._note_end, worker, end))
