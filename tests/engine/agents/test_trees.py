@@ -1,21 +1,23 @@
 """What a request for a tree of agents continues, and what it must not."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
-from engine.agents.bench import ALPHA, ROOT, TOOL
-from engine.doubles import Bench, OpenSealer
+from engine.agents.bench import ALPHA, BETA, ROOT, TOOL
+from engine.doubles import Bench, Listener, OpenSealer, types
 from harness.agents import PLAIN, AgentUpstream, call, say, spawn, wait
 
 from gateway.engine.plan import Caller, Plan
-from gateway.ports import Deletion
+from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.agents.asked import AgentsRequest
-from gateway.protocol.errors import GatewayError, InvalidRequest
+from gateway.protocol.errors import GatewayError, InvalidRequest, ResourceLimitExceeded, StorageUnavailable
+from gateway.storage.memory import MemoryStore
 
 Json = dict[str, Any]
 
-BETA = [(b"openai-beta", b"responses_multi_agent=v1")]
+HEADERS = [(b"openai-beta", b"responses_multi_agent=v1")]
 ON = {"enabled": True}
 NOT_FOUND = ("previous_response_id", "previous_response_not_found")
 LIMIT = "multi_agent.max_concurrent_subagents"
@@ -32,7 +34,7 @@ class Client:
     async def plan(self, principal: str = "local", transport: str = "json", **fields: Any) -> Plan:
         engine = self.bench.engine
         body = {"model": "m", "input": "hi", "tools": [TOOL], "multi_agent": ON, **fields}
-        request, route = engine.read(json.dumps(body).encode(), BETA)
+        request, route = engine.read(json.dumps(body).encode(), HEADERS)
         return await engine.prepare(Caller(principal=principal, transport=transport, headers={}), request, route)
 
     async def answer(self, **fields: Any) -> Json:
@@ -85,7 +87,7 @@ async def test_a_tree_stays_one() -> None:
 @pytest.mark.agents(90)
 async def test_no_fewer_may_be_active_than_are() -> None:
     script = {ROOT: [[spawn("alpha"), spawn("beta"), wait()], [say("done")]]}
-    client = Client({**script, ALPHA: [ASKS], "/root/beta": [[call("get_proposal", id="ask_2")]]})
+    client = Client({**script, ALPHA: [ASKS], BETA: [[call("get_proposal", id="ask_2")]]})
     first = await client.answer()
     fewer = {"previous_response_id": first["id"], "multi_agent": ON | {"max_concurrent_subagents": 1}}
     answers = [output("ask_1"), output("ask_2")]
@@ -231,3 +233,98 @@ async def test_it_is_stored_unless_that_is_refused() -> None:
     made = await client.answer()
     assert made["store"] is True
     assert await client.bench.stored(made["id"]) is not None
+
+
+async def test_a_warm_up_keeps_the_input_and_asks_nobody() -> None:
+    client = Client({ROOT: [ASKS, [say("now")]]})
+    engine = client.bench.engine
+
+    async def warm_up(**fields: Any) -> str:
+        body = {"model": "m", "tools": [TOOL], "generate": False, **fields}
+        request, route = engine.read_fields(body, on_websocket=True, agents_header=True)
+        caller = Caller(principal="local", transport="websocket", headers={})
+        plan = await engine.prepare(caller, request, route)
+        listener = Listener()
+        listener.task = asyncio.create_task(engine.stream(plan, listener))
+        assert types(await listener.take_all()) == ["created", "completed"]
+        return plan.response_id
+
+    first = await warm_up(input="first", multi_agent=ON)
+    assert len(client.played) == 0
+    second = await client.answer(input="second", previous_response_id=first)
+    assert client.played.asked[-1].texts == ["first", "second"]
+    answered = await warm_up(input=[output("ask_1")], previous_response_id=second["id"])
+    assert len(client.played) == 1
+    third = await client.answer(input=[], previous_response_id=answered)
+    assert client.played.asked[-1].texts[-1] == "six weeks"
+    assert third["output"][-1]["content"][0]["text"] == "now"
+
+
+class Refusing(MemoryStore):
+    """A store whose next append fails if it is told so."""
+
+    refuses = False
+
+    async def append(self, response: StoredResponse) -> None:
+        if self.refuses:
+            self.refuses = False
+            raise StorageUnavailable("The disk is full.")
+        await super().append(response)
+
+
+@pytest.mark.agents(92)
+async def test_what_could_not_be_stored_leaves_the_parent_as_it_was() -> None:
+    store = Refusing()
+    client = Client({ROOT: [ASKS, [say("lost")], [say("again")]]}, store=store)
+    first = await client.answer()
+    given = {"previous_response_id": first["id"], "input": [output("ask_1")]}
+    store.refuses = True
+    listener = Listener()
+    plan = await client.plan(transport="sse", stream=True, **given)
+    listener.task = asyncio.create_task(client.bench.engine.stream(plan, listener))
+    told = await listener.take_all()
+    assert told[-1]["type"] == "response.failed"
+    assert await client.bench.stored(plan.response_id) is None
+    assert await client.refusal(previous_response_id=plan.response_id) == NOT_FOUND
+    again = await client.answer(**given)
+    assert again["output"][-1]["content"][0]["text"] == "again"
+    assert len(client.played.asked[-1].body["input"]) == 3
+
+
+@pytest.mark.agents(93)
+async def test_calls_of_one_id_go_to_their_agents() -> None:
+    script = {
+        ROOT: [[spawn("alpha"), spawn("beta"), wait()], [say("done")], [say("both")]],
+        ALPHA: [ASKS, [say("alpha has it")]],
+        BETA: [ASKS, [say("beta has it")]],
+    }
+    client = Client(script)
+    first = await client.answer()
+    asked = {i["agent"]["agent_name"]: i["call_id"] for i in first["output"] if i["type"] == "function_call"}
+    assert len(set(asked.values())) == 2
+    answers = [output(asked[BETA], "for beta"), output(asked[ALPHA], "for alpha")]
+    await client.answer(previous_response_id=first["id"], input=answers)
+    for path in (ALPHA, BETA):
+        assert client.played.of(path)[-1].texts[-1] == f"for {path.removeprefix('/root/')}"
+
+
+@pytest.mark.agents(94)
+async def test_the_engines_item_ids_may_repeat() -> None:
+    client = Client({ROOT: [[say("one")], [say("two")]]})
+    made = [await client.answer(), await client.answer()]
+    ids = {item["id"] for response in made for item in response["output"]}
+    assert len(ids) == 2
+    for response in made:
+        stored = await client.bench.stored(response["id"])
+        assert stored is not None
+        assert [item.id for item in stored.items if item.role == "output"] == [response["output"][0]["id"]]
+
+
+@pytest.mark.agents(95)
+async def test_a_tree_that_grows_too_large_is_not_stored() -> None:
+    client = Client({ROOT: [[say("x" * 3000)], [say("on")]]}, agents={"max_tree_bytes": 2000})
+    with pytest.raises(ResourceLimitExceeded) as failed:
+        await client.answer()
+    assert failed.value.code == "response_resource_limit_exceeded"
+    assert (failed.value.resource, failed.value.limit) == ("max_tree_bytes", 2000)
+    assert client.bench.store._responses == {}
