@@ -90,7 +90,7 @@ class Controls:
     @property
     def idle(self) -> bool:
         """Whether every answer has left."""
-        return not self._entries
+        return not self._entries and not self._tasks
 
     def take(self, frame: ControlFrame, size: int) -> None:
         """Take a control; it is answered in time.
@@ -158,7 +158,10 @@ class Controls:
 
     def leave(self, route: Route | None) -> None:
         """A create has ended, whether its response was told of or not."""
-        for lost in self.routes.leave(route):
+        forgotten = self.routes.leave(route)
+        if self._closed:
+            return
+        for lost in forgotten:
             reason = SteerRefusal(
                 "response_not_found",
                 f"Response '{lost.response_id}' was forgotten, because too many others have ended since "
@@ -178,12 +181,14 @@ class Controls:
         """
         if told:
             target.steers.apply()
-        elif again:
+        elif again and not self._closed:
             target.steers.take_back()
             self._tell_pending(target)
 
     def give_up(self, target: Route, error: GatewayError) -> None:
         """The successor of a response could not be made."""
+        if self._closed:
+            return
         reason = SteerRefusal("successor_creation_failed", f"The response that was to follow failed: {error.message}")
         self._tell_late(target, [steer.fail(reason) for steer in target.steers.give_up()])
 
@@ -211,8 +216,6 @@ class Controls:
         if self._closed:
             return
         self._move(-1, -size)
-        if not self._entries:
-            self._rest()
 
     def _inject(self, frame: InjectFrame, route: Route | None) -> Awaitable[bool | None] | None:
         response_id, given = frame.response_id, frame.input
@@ -361,8 +364,13 @@ class Controls:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self.idle:
+            self._rest()
 
 
 def _shorten(event: Event) -> Event:

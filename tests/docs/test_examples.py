@@ -13,6 +13,8 @@ from harness.processes import Gateway, Simulator
 EXAMPLES = ROOT / "docs/examples"
 COMMANDS = {
     "websocket_forks.py": [sys.executable],
+    "websocket_steer.py": [sys.executable],
+    "websocket_inject.py": [sys.executable],
     "websocket_forks.mjs": ["node", "--experimental-websocket", "--no-warnings"],
 }
 PARENT = "There are infinitely many primes."
@@ -61,6 +63,29 @@ def test_a_failure_ends_the_python_example(gateway: Gateway) -> None:
     done = run("websocket_forks.py", gateway.url + "/v1", "sim-error-400")
     assert done.returncode == 1
     assert "failed: {" in done.stderr
+
+
+@pytest.mark.agents(96)
+def test_the_example_of_steering_shows_a_successor(gateway: Gateway) -> None:
+    done = run("websocket_steer.py", gateway.url + "/v1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = re.findall(r"^(resp_\w+) continues (\S+): (.*)$", done.stdout, re.MULTILINE)
+    assert (first[1], second[1]) == ("None", first[0])
+    assert "Tell me about cats." in first[2]
+    assert "No, about dogs." in second[2]
+    kinds = re.findall(r"^(response\.\S+)", done.stdout, re.MULTILINE)
+    assert kinds.index("response.steer.accepted") < kinds.index("response.completed")
+
+
+@pytest.mark.agents(66)
+def test_the_example_of_injecting_answers_while_the_other_works(gateway: Gateway) -> None:
+    done = run("websocket_inject.py", gateway.url + "/v1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("\nTake alpha.\n")
+    told = re.findall(r"^ *(\d+) (response\.\S+) +(\S*)", done.stdout, re.MULTILINE)
+    assert [int(number) for number, _, _ in told] == list(range(len(told)))
+    taken = [kind for _, kind, _ in told].index("response.inject.created")
+    assert "/root/beta" in {agent for _, kind, agent in told[taken:] if kind == "response.output_text.delta"}
 
 
 @pytest.mark.full

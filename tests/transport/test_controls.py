@@ -283,6 +283,34 @@ async def test_a_token_that_has_expired_injects_nothing():
         await finish(talk)
 
 
+@pytest.mark.agents(62, 82)
+async def test_what_comes_before_the_end_is_taken_and_what_comes_behind_it_is_not():
+    store = HeldStore()
+    bench = TreeBench({ROOT: [asks("p1"), asks("p2"), [say("done")]]}, store=store, agents={"quiescence_grace_ms": 40})
+    async with site(bench) as talk:
+        create(talk)
+        target = await talk.begun()
+        await until(lambda: of_kind(talk, "response.function_call_arguments.done"))
+        inject(talk, target, output("p1"))
+        await answered(talk, "response.inject.created")
+        await store.reached.wait()
+        inject(talk, target, output("p2"))
+        await settle()
+        assert of_kind(talk, "response.inject.failed") == []
+        await store.commit()
+        late = await failed(talk)
+        assert late["error"]["code"] == "response_already_completed"
+        assert [frame["type"] for frame in talk.socket.frames[-2:]] == ["response.completed", late["type"]]
+        assert numbered(talk)
+        # What is stored agrees: the first has its output, the second waits for one.
+        create(talk, previous_response_id=target, input=[output("p1")])
+        refused = await answered(talk, "error")
+        assert refused["error"]["code"] == "invalid_tool_output"
+        create(talk, previous_response_id=target, input=late["input"])
+        await until(lambda: len(of_kind(talk, "response.completed")) == 2)
+        assert len(bench.played.of(ROOT)) == 3
+
+
 # ---------------------------------------------------------------- bounds
 
 

@@ -10,7 +10,7 @@ from harness.engine import Answer, call, message, says
 from harness.tools import MCP, ScriptedTools
 from transport.client_socket import BEGUN, REST, converse, expect_sound, held, until
 
-from gateway.config.schema import SteerConfig
+from gateway.config.schema import InjectConfig, SteerConfig
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.memory import MemoryStore
 
@@ -220,15 +220,15 @@ async def test_what_is_not_stored_is_steered_from_the_memory_of_the_connection()
 # ---------------------------------------------------------------- outputs that are waited for
 
 
-async def wait_for_output(talk, *texts, lane=None, **fields):
-    """Have a response end with a call, and with these steers; returns its id."""
+async def wait_for_output(talk, *texts, lane=None, count=1):
+    """Have a response end with a call, and with these steers, the first of which is the connection's `count`th."""
     gate = asyncio.Event()
     frames = ASKS.frames()
-    talk.create(Reply([*frames[:2], gate, *frames[2:]]), lane=lane, tools=[F], **fields)
+    talk.create(Reply([*frames[:2], gate, *frames[2:]]), lane=lane, tools=[F])
     target = await talk.begun(lane)
-    for count, text in enumerate(texts, 1):
+    for number, text in enumerate(texts, count):
         steer(talk, target, text)
-        await answered(talk, "response.steer.accepted", count)
+        await answered(talk, "response.steer.accepted", number)
     gate.set()
     await talk.ended(lane)
     return target
@@ -518,3 +518,31 @@ async def test_a_client_that_reads_slowly_gets_its_answers_in_order():
         assert [frame["sequence_number"] for frame in talk.socket.frames[: ends + 1]] == list(range(ends + 1))
         assert asked(talk)[-3:] == ["one", "two", "three"]
         await until(lambda: talk.bench.metrics.socket_load.controls.now == 0)
+
+
+async def test_steers_are_given_back_when_the_gateway_shuts_down():
+    gate = asyncio.Event()
+    async with converse() as talk:
+        talk.create(held(gate))
+        target = await talk.begun()
+        steer(talk, target)
+        await answered(talk, "response.steer.accepted")
+        talk.connection.begin_drain()
+        gate.set()
+        assert (await talk.closed())[0] == 1001
+        assert [frame["type"] for frame in talk.socket.frames[-2:]] == ["response.completed", "response.steer.failed"]
+        assert talk.socket.frames[-1]["error"]["code"] == "successor_creation_failed"
+
+
+async def test_what_waits_is_given_back_when_its_response_is_forgotten():
+    async with converse(inject=InjectConfig(completed_routes_max=1)) as talk:
+        target = await wait_for_output(talk, "mine")
+        await answered(talk, "response.steer.pending")
+        await talk.told(streamed(says("Hi.")), lane="b")
+        steer(talk, target, "more")
+        await answered(talk, "response.steer.accepted", 2)
+        await wait_for_output(talk, "other", lane="c", count=3)
+        await failed(talk, 2)
+        given_back = of_kind(talk, "response.steer.failed")
+        assert [frame["steer"]["input"] for frame in given_back] == ["mine", "more"]
+        assert {frame["error"]["code"] for frame in given_back} == {"response_not_found"}
