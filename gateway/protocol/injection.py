@@ -4,6 +4,7 @@ A malformed one is a fault of the client's program, which no answer about a resp
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from gateway.protocol import events
@@ -18,6 +19,26 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "local_shell_call_output": ("output",),
 }
 _USUAL = ("call_id", "output")
+
+
+class Standing(StrEnum):
+    """Where the response of an inject stands."""
+
+    UNKNOWN = "unknown"
+    ALONE = "alone"
+    WORKING = "working"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+ANSWERS: Mapping[Standing, tuple[str, str] | None] = {
+    Standing.UNKNOWN: ("response_not_found", "Response '{}' was not found."),
+    Standing.ALONE: ("invalid_input", "Response '{}' is made by one agent, and takes no outputs while it runs."),
+    Standing.WORKING: None,
+    Standing.ENDING: None,
+    Standing.ENDED: ("response_already_completed", "Response '{}' has already completed."),
+}
+"""Code and message of the refusal; None where the response itself decides, or has to be waited for."""
 
 
 def check_inject(response_id: Any, given: Any) -> None:
@@ -49,16 +70,18 @@ def check_inject(response_id: Any, given: Any) -> None:
                 raise _refuse(f"{path}.{name}", "a value", value)
 
 
-def fail_inject(response_id: str, given: Any, code: str, message: str) -> events.InjectFailed:
-    """Return what a client is told of an inject of which nothing was applied.
+def refuse_inject(response_id: str, given: Any, standing: Standing) -> events.InjectFailed | None:
+    """Return what a client is told of an inject whatever it holds; None where that decides.
 
     Args:
         response_id: the response it was sent to.
         given: its `input`, as it was sent.
-        code: why.
-        message: the same in words.
+        standing: where the response stands.
     """
-    error = events.ControlError(code=code, message=message)
+    answer = ANSWERS[standing]
+    if answer is None:
+        return None
+    error = events.ControlError(code=answer[0], message=answer[1].format(response_id))
     return events.InjectFailed(response_id=response_id, input=given, error=error)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from gateway.protocol.errors import RateLimitExceeded
+from gateway.protocol.injection import Standing
 from gateway.protocol.requests import RequestPolicy
 from gateway.protocol.steering import SteerPhase, SteerQueue
 
@@ -57,6 +58,13 @@ class Route:
         self.ended = False
         self.ended_at = 0.0
         self.next_number = 0
+
+    @property
+    def standing(self) -> Standing:
+        """Where it stands for those who inject."""
+        if self.ended:
+            return Standing.ENDED
+        return Standing.WORKING if self.agents else Standing.ALONE
 
     def end(self, next_number: int, now: float) -> None:
         """Its terminal event has been told.

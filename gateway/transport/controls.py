@@ -18,7 +18,7 @@ from gateway.protocol import codec, events
 from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, TooManyInjections
 from gateway.protocol.events import Event
 from gateway.protocol.frames import CreateFrame, InjectFrame, SteerFrame, tag
-from gateway.protocol.injection import fail_inject
+from gateway.protocol.injection import Standing, refuse_inject
 from gateway.protocol.requests import RequestPolicy
 from gateway.protocol.response_routes import Route, RouteLimits, Routes
 from gateway.protocol.steering import (
@@ -218,18 +218,11 @@ class Controls:
         self._move(-1, -size)
 
     def _inject(self, frame: InjectFrame, route: Route | None) -> Awaitable[bool | None] | None:
-        response_id, given = frame.response_id, frame.input
-        if route is None:
-            event = fail_inject(response_id, given, "response_not_found", f"Response '{response_id}' was not found.")
-        elif route.ended:
-            message = f"Response '{response_id}' has already completed."
-            event = fail_inject(response_id, given, "response_already_completed", message)
-        elif route.agents:
-            return self._engine.runs.inject(response_id, given)
-        else:
-            message = f"Response '{response_id}' is made by one agent, and takes no outputs while it runs."
-            event = fail_inject(response_id, given, "invalid_input", message)
-        return self._tell(route, event)
+        standing = Standing.UNKNOWN if route is None else route.standing
+        refused = refuse_inject(frame.response_id, frame.input, standing)
+        if refused is not None:
+            return self._tell(route, refused)
+        return self._engine.runs.inject(frame.response_id, frame.input)
 
     def _steer(self, frame: SteerFrame, route: Route | None, size: int) -> Awaitable[bool | None] | None:
         if route is not None and route.steers.phase is SteerPhase.ENDING:

@@ -10,7 +10,7 @@ from docs.pages import PAGES, ROOT, find_fences
 from gateway.config import load_config
 from gateway.config.render import written_form
 from gateway.config.tree import format_path, gateway_tree, walk
-from gateway.protocol import steering
+from gateway.protocol import injection, steering
 from gateway.protocol.lifecycle import draw
 from gateway.telemetry import names
 from gateway.telemetry.names import Metric
@@ -118,6 +118,16 @@ def test_the_lifecycle_is_drawn_from_the_table() -> None:
 def test_the_states_of_steering_are_drawn_from_the_table() -> None:
     (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "steering.md"])
     assert diagram.text.strip() == steering.draw()
+
+
+def test_the_answers_to_injects_are_those_of_the_table() -> None:
+    page = (EXPLANATIONS / "injection.md").read_text()
+    rows = {row[1]: row[2] for row in re.finditer(r"^\| `(\w+)` \| .* \| (.*) \|$", page, re.MULTILINE)}
+    assert list(rows) == [standing.value for standing in injection.Standing]
+    for standing, answer in injection.ANSWERS.items():
+        assert (
+            (rows[standing.value] == f"`{answer[0]}`") if answer else rows[standing.value].startswith(("it is", "held"))
+        )
 
 
 @pytest.mark.checklist(60)
