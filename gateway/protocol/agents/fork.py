@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.protocol.agents.history import MESSAGE, is_cut_short, match_calls, read_call, read_output
+from gateway.protocol.agents.history import MESSAGE, is_cut_short, is_settled, match_calls, read_call, read_output
 from gateway.protocol.agents.mail import Item, MailKind
 
 
@@ -18,17 +18,13 @@ def fork_history(history: Sequence[Item], turns: int | None) -> list[Item]:
     """
     taken = history[_find_start(history, turns) :] if turns != 0 else []
     matches = match_calls(taken)
-    answers = set(matches.values())
-    return [
-        item
-        for position, item in enumerate(taken)
-        if not (
-            item.get("type") == "reasoning"
-            or is_cut_short(item)
-            or (read_call(item) is not None and matches[position] is None)
-            or (read_output(item) is not None and position not in answers)
-        )
-    ]
+    settled = {at for call, outputs in matches.items() if is_settled(taken, outputs) for at in (call, *outputs)}
+    return [item for position, item in enumerate(taken) if position in settled or _stands_alone(item)]
+
+
+def _stands_alone(item: Item) -> bool:
+    belongs = read_call(item) is not None or read_output(item) is not None
+    return not (belongs or item.get("type") == "reasoning" or is_cut_short(item))
 
 
 def _find_start(history: Sequence[Item], turns: int | None) -> int:

@@ -1,6 +1,6 @@
 """Histories of agents: which items are calls and outputs, and what a model is shown of them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gateway.protocol.agents.mail import Item, read_mail
@@ -28,7 +28,7 @@ def read_output(item: Item) -> str | None:
     kind = item.get("type")
     if kind in CLIENT_OUTPUTS or kind == OUTPUT:
         return item.get("call_id") or None
-    return item.get("approval_request_id") if kind == "mcp_approval_response" else None
+    return item.get("approval_request_id") if kind in ("mcp_approval_response", "mcp_call") else None
 
 
 def is_cut_short(item: Item) -> bool:
@@ -36,28 +36,35 @@ def is_cut_short(item: Item) -> bool:
     return item.get("type") in CLIENT_CALLS and item.get("status") == "incomplete"
 
 
-def match_calls(items: Sequence[Item]) -> dict[int, int | None]:
-    """Return where the output of each call is, by the call's position; None for calls without one.
+def match_calls(items: Sequence[Item]) -> dict[int, list[int]]:
+    """Return where the outputs of each call are, by the call's position.
 
-    An output belongs to the nearest call of its id before it that has none yet.
+    An output belongs to the nearest call of its id before it that waits for one. A call that was approved has two: the
+    approval, and what came of it.
     """
-    found: dict[int, int | None] = {}
+    found: dict[int, list[int]] = {}
     pending: dict[str, int] = {}
     for position, item in enumerate(items):
         if (made := read_call(item)) is not None:
             pending[made] = position
-            found[position] = None
+            found[position] = []
         elif (answered := read_output(item)) is not None and answered in pending:
-            found[pending.pop(answered)] = position
+            found[pending[answered]].append(position)
+            if not _is_approval(item):
+                del pending[answered]
     return found
 
 
-def find_covered(items: Sequence[Item], open_calls: Collection[str]) -> int:
+def is_settled(items: Sequence[Item], outputs: Iterable[int]) -> bool:
+    """Tell whether a call has an output besides an approval, given where its outputs are."""
+    return any(not _is_approval(items[at]) for at in outputs)
+
+
+def find_covered(items: Sequence[Item]) -> int:
     """Return how many items a summary may replace: those before the first open call, no output without its call."""
     matches = match_calls(items)
-    covered = min((at for at in matches if read_call(items[at]) in open_calls), default=len(items))
-    pairs = sorted(((output, call) for call, output in matches.items() if output is not None), reverse=True)
-    for output, call in pairs:
+    covered = min((at for at, outputs in matches.items() if not is_settled(items, outputs)), default=len(items))
+    for output, call in sorted(((at, call) for call, outputs in matches.items() for at in outputs), reverse=True):
         if output >= covered:
             covered = min(covered, call)
     return covered
@@ -66,27 +73,37 @@ def find_covered(items: Sequence[Item], open_calls: Collection[str]) -> int:
 def recall_agents(items: Sequence[Item]) -> list[Item]:
     """Return items in which those of agents are calls of functions, their outputs, and messages of the user.
 
-    Every output stands right behind its call, whenever it came, and a call that has none because its round was
-    interrupted has a stand-in. Calls that were cut short are left out.
+    Every output stands right behind its call, whenever it came, and a call that has none has a stand-in. Calls that
+    were cut short are left out.
     """
     kept = [item for item in items if not is_cut_short(item)]
     matches = match_calls(kept)
-    moved = set(matches.values())
+    moved = {at for outputs in matches.values() for at in outputs}
     out: list[Item] = []
     for position, item in enumerate(kept):
         if position in moved:
             continue
         out.append(_recall(item))
         if position in matches:
-            answer = matches[position]
-            out.append(_build_output(read_call(item), INTERRUPTED) if answer is None else _recall(kept[answer]))
+            out += [_recall(kept[at]) for at in matches[position]]
+            if not is_settled(kept, matches[position]):
+                out.append(build_stand_in(read_call(item)))
     return out
+
+
+def build_stand_in(call_id: str | None) -> Item:
+    """Return what a model is told in the place of an output that an interrupted round did not wait for."""
+    return _build_output(call_id, INTERRUPTED)
 
 
 def build_note(call_id: str, name: str, output: str) -> Item:
     """Return what a model is told of an output that came after it had been shown a stand-in."""
     text = f"[The call of `{name}` ({call_id}), which was interrupted, has its output now.]\n{output}"
     return {"type": NOTE, "call_id": call_id, "text": text}
+
+
+def _is_approval(item: Item) -> bool:
+    return item.get("type") == "mcp_approval_response" and item.get("approve") is True
 
 
 def _recall(item: Item) -> Item:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from gateway.protocol import codec
 from gateway.protocol.agents.agent import Agent, Completed, Errored, Interrupted, LateCall, Phase, Running, Status
 from gateway.protocol.agents.bounds import Bounds
-from gateway.protocol.agents.history import OUTPUT, read_call
+from gateway.protocol.agents.history import OUTPUT, build_stand_in, read_call
 from gateway.protocol.agents.mail import Item, Mail, MailKind
 from gateway.protocol.agents.outcomes import ResolvedWait
 from gateway.protocol.agents.paths import ROOT
@@ -81,6 +81,10 @@ class Roster:
         del agent.calls[call_id]
         self.append(agent, [{"type": OUTPUT, "call_id": call_id, "action": action, "output": text}])
 
+    def stand_in(self, agent: Agent, call_ids: Iterable[str]) -> None:
+        """Put stand-ins for outputs into a history: what its model sees of calls that it will not wait for."""
+        self.append(agent, [build_stand_in(call_id) for call_id in call_ids])
+
     # ------------------------------------------------------------ mail
 
     def post(self, mail: Mail) -> None:
@@ -147,6 +151,8 @@ class Roster:
             self.record_output(agent, agent.wait.call_id, "wait_agent", text)
             agent.wait = None
         agent.late.update({call.call_id: LateCall(call) for call in agent.client_calls})
+        made = {read_call(item) for item in agent.history[agent.kept.round_start :]}
+        self.stand_in(agent, [call_id for call_id in agent.calls if call_id in made and call_id not in agent.late])
         agent.calls.clear()
         agent.interrupting = False
         agent.status = status

@@ -41,7 +41,7 @@ def sort_input(roster: Roster, items: Sequence[Item], *, complete: bool) -> Sort
         InvalidRequest: `invalid_tool_output` or `missing_tool_output`.
     """
     own = match_calls(items)
-    answers = set(own.values())
+    answers = {at for outputs in own.values() for at in outputs}
     pending = _find_pending(roster)
     outputs: dict[str, Item] = {}
     rest: list[Item] = []
@@ -54,7 +54,7 @@ def sort_input(roster: Roster, items: Sequence[Item], *, complete: bool) -> Sort
         if call_id in outputs or owner is None or not is_answer(owner[1].type, str(item["type"])):
             raise _refuse_output(index, item, call_id, owner, duplicate=call_id in outputs)
         outputs[call_id] = item
-    missing = [read_call(items[at]) for at, answer in own.items() if answer is None]
+    missing = [read_call(items[at]) for at, outputs in own.items() if not outputs]
     missing += [call.call_id for agent in roster.agents.values() for call in agent.client_calls]
     for call_id in missing if complete else ():
         if call_id not in outputs:

@@ -53,12 +53,13 @@ class Tree:
         tree = cls(bounds)
         root = tree._roster.root
         tree._roster.append(root, (item for item in history if not is_cut_short(item)))
-        for position, answer in match_calls(root.history).items():
+        for position, outputs in match_calls(root.history).items():
             item = root.history[position]
-            if answer is None and item["type"] == "mcp_approval_request":
-                root.late[item["id"]] = LateCall(_describe_call(Call(call_id=item["id"], kind="client"), item))
-            elif answer is None:
-                root.calls[item["call_id"]] = _describe_call(Call(call_id=item["call_id"], kind="client"), item)
+            call = _describe_call(Call(call_id=str(read_call(item)), kind="client"), item)
+            if not outputs and call.type == "mcp_approval_request":
+                root.late[call.call_id] = LateCall(call)
+            elif not outputs:
+                root.calls[call.call_id] = call
         if root.calls:
             root.phase, root.status = Phase.BLOCKED, Running()
         return tree
@@ -163,6 +164,7 @@ class Tree:
         agent.phase = Phase.INFERRING
         agent.rounds += 1
         with_task, agent.kept.starts_task = agent.kept.starts_task, False
+        self._roster.stand_in(agent, [call_id for call_id, late in agent.late.items() if not late.shown])
         agent.late = {call_id: LateCall(late.call, shown=True) for call_id, late in agent.late.items()}
         return self._roster.deliver(agent, with_task=with_task)
 
@@ -333,8 +335,7 @@ class Tree:
         """
         agent.kept.resumes_as = agent.phase
         agent.phase = Phase.COMPACTING
-        open_calls = {*agent.calls, *(call_id for call_id, late in agent.late.items() if not late.shown)}
-        return find_covered(agent.history, open_calls)
+        return find_covered(agent.history)
 
     def end_compaction(self, agent: Agent, items: Sequence[Item] | None, covered: int) -> None:
         """Put other items in the place of those covered, or none if that failed. The agent goes on as before.

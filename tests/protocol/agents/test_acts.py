@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from protocol.agents.stage import Stage, error_of, output, user
+from protocol.agents.stage import Stage, action, error_of, output, user
 
-from gateway.protocol.agents.agent import Completed, Interrupted, Phase
+from gateway.protocol.agents.agent import Call, Completed, Interrupted, Phase
 
 SPAWN = "spawn_agent"
 
@@ -302,6 +302,19 @@ def test_calls_of_a_round_that_was_cut_may_be_answered():
     assert stage.tree.take_outputs([output(call)]) == ["/root/alpha"]
     assert stage["alpha"].is_idle
     assert stage["alpha"].history[-1] == output(call)
+
+
+def test_actions_of_a_round_that_was_cut_have_stand_ins():
+    stage = Stage()
+    stage.spawn("alpha")
+    alpha = stage["alpha"]
+    stage.enter("alpha")
+    stage.ask("/root", "interrupt_agent", target="alpha")
+    calls = [Call(call_id="a", kind="action"), Call(call_id="g", kind="gateway")]
+    stage.tree.end_round(alpha, [action("a", "list_agents")], calls)
+    stage.tree.interrupt(alpha)
+    assert alpha.history[-2:] == [action("a", "list_agents"), output("a", '{"status": "interrupted"}')]
+    assert (alpha.calls, alpha.late) == ({}, {})
 
 
 def test_an_acting_agent_stops_when_its_calls_are_done():

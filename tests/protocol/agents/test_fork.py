@@ -23,6 +23,14 @@ def test_reasoning_and_calls_without_outputs_stay_behind():
     assert fork_history([user("x"), REASONING, function("a"), action("b", "wait_agent"), cut], None) == [user("x")]
 
 
+def test_an_approved_call_comes_with_what_came_of_it_or_not_at_all():
+    request = {"type": "mcp_approval_request", "id": "mcpr_1"}
+    granted = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    assert fork_history([request, granted, user("x")], None) == [user("x")]
+    ran = [request, granted, user("x"), output("mcpr_1")]
+    assert fork_history(ran, None) == ran
+
+
 def test_none_is_nothing():
     assert fork_history([user("x"), message("y")], 0) == []
 

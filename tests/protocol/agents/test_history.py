@@ -48,6 +48,17 @@ def test_approvals_stand_behind_their_requests():
     assert recall_agents([request, user("x"), answer]) == [request, answer, user("x")]
 
 
+def test_an_approved_call_has_its_output_behind_its_approval():
+    request = {"type": "mcp_approval_request", "id": "mcpr_1"}
+    granted = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    ran = {"type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1", "output": "x"}
+    for result in (output("mcpr_1"), ran):
+        assert recall_agents([request, granted, user("y"), result]) == [request, granted, result, user("y")]
+        assert find_covered([request, granted, user("y"), result]) == 4
+    assert recall_agents([request, granted]) == [request, granted, output("mcpr_1", STAND_IN)]
+    assert find_covered([user("x"), request, granted]) == 1
+
+
 def test_a_call_without_an_output_has_a_stand_in():
     assert recall_agents([function("a"), user("x")]) == [function("a"), output("a", STAND_IN), user("x")]
     assert recall_agents([action("a", "wait_agent")])[1] == output("a", STAND_IN)
@@ -60,7 +71,7 @@ def test_calls_that_were_cut_short_are_left_out():
 
 def test_an_output_belongs_to_the_nearest_call_of_its_id():
     items = [output("a"), function("a"), output("a"), output("a"), function("a")]
-    assert match_calls(items) == {1: 2, 4: None}
+    assert match_calls(items) == {1: [2], 4: []}
     assert recall_agents(items)[0] == output("a")
     search = {"type": "tool_search_call", "call_id": None}
     assert match_calls([search, {"type": "tool_search_output", "call_id": None}]) == {}
@@ -68,14 +79,13 @@ def test_an_output_belongs_to_the_nearest_call_of_its_id():
 
 def test_a_summary_covers_what_is_before_the_first_open_call():
     items = [user("x"), function("a"), output("a"), function("b"), user("y")]
-    assert find_covered(items, set()) == 5
-    assert find_covered(items, {"b"}) == 3
-    assert find_covered(items, {"gone"}) == 5
+    assert find_covered(items) == 3
+    assert find_covered(items[:3]) == 3
+    assert find_covered([]) == 0
 
 
 def test_it_parts_no_output_from_its_call():
     items = [function("a"), function("b"), output("b"), function("c"), output("a"), user("x")]
-    assert find_covered(items, {"c"}) == 0
+    assert find_covered(items) == 0
     chained = [function("a"), function("b"), output("a"), function("c"), output("b")]
-    assert find_covered(chained, {"c"}) == 0
-    assert find_covered([function("a"), output("a"), *items[1:4], output("c"), user("x")], {"b"}) == 2
+    assert find_covered(chained) == 0
