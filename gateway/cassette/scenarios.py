@@ -15,6 +15,7 @@ from gateway.cassette.talk import Choose, PeerClosed, Talk, each_at_once
 _NO_CALL: Final = "the model called no function"
 _NO_RACE: Final = "the response ended before a sibling wrote anything: the late outcome was recorded instead"
 _UNKNOWN_CALL: Final = "call_unknown"
+_FEW_TOKENS: Final = 200
 
 
 class Scenario(Struct, frozen=True):
@@ -239,14 +240,18 @@ async def _play_steering(stage: Stage) -> str | None:
     last = next(run for run in reversed(talk.dialogue.runs) if run.id is not None)
     await talk.steer(last, proposals.LAST, "late")
     await talk.settle()
-    return _judge(talk.dialogue.runs)
+    has_waited = any(event["type"] == "response.steer.pending" for run in talk.dialogue.runs for event in run.events)
+    return _judge(talk.dialogue.runs) or (None if has_waited else f"{_NO_CALL}, so no steer had to wait for its output")
 
 
 async def _play_compaction(stage: Stage) -> str | None:
+    """Let a response begin with more than it may hold."""
     talk = await stage.connect()
-    management = [{"type": "compaction", "compact_threshold": 1}]
-    body = stage.build_tree_body(proposals.COMPARE, context_management=management)
-    await talk.converse(await talk.create(body), body, each_at_once)
+    long = stage.build_tree_body(proposals.LONG)
+    first = await talk.converse(await talk.create(long), long, each_at_once)
+    management = [{"type": "compaction", "compact_threshold": _FEW_TOKENS}]
+    body = stage.build_tree_body(proposals.LAST, context_management=management)
+    await talk.converse(await talk.create({**body, "previous_response_id": first.id}), body, each_at_once)
     runs = talk.dialogue.runs
     has_compacted = any(item.get("type") == "compaction" for run in runs for _, item in run.items())
     return _judge(runs) or (None if has_compacted else "nothing was compacted")
@@ -294,7 +299,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType(
             Scenario("R13", "left in the middle, and gone on from the parent", _play_reconnect),
             Scenario("R14", "the same by HTTP, streamed and not", _play_http),
             Scenario("R15", "steering: writing, calling, waiting, twice, late", _play_steering),
-            Scenario("R16", "compaction from the first token on", _play_compaction),
+            Scenario("R16", "compaction of more than 200 tokens", _play_compaction),
             Scenario("R17", "an agent below an agent", _play_nested),
             Scenario("R18", "an interrupt and a follow-up", _play_interrupt),
         )
