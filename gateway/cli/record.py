@@ -70,7 +70,7 @@ def command(context: click.RichContext, /, **options: Any) -> None:
 
 
 @command.command("convert")
-@click.argument("source", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace the file that is written.")
 @click.pass_context

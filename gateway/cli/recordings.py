@@ -45,7 +45,7 @@ def server_options(command: _Command) -> _Command:
         click.option("--ca-file", metavar="FILE", help="PEM file of the authorities to trust instead of the system's."),
         click.option(
             "--key-file",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            type=click.Path(path_type=Path, dir_okay=False),
             help="File that holds the API key; it is sent as bearer token and stands nowhere in the recording.",
         ),
     ):
@@ -87,9 +87,9 @@ def read_key(key_file: Path | None, url: str) -> str | None:
     if parts.scheme in {"http", "ws"} and not is_loopback(parts.hostname or ""):
         raise click.UsageError("the key would be sent in clear text; name the server by https:// or wss://")
     try:
-        key = key_file.read_bytes()[: _MAX_KEY_BYTES + 1].decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{key_file}: {error}", param_hint="--key-file") from error
+        key = key_file.read_bytes()[: _MAX_KEY_BYTES + 1].decode(errors="replace").strip()
+    except OSError as error:
+        raise click.BadParameter(f"{key_file}: {error.strerror}", param_hint="--key-file") from error
     if not key or not key.isascii() or not key.isprintable() or len(key) > _MAX_KEY_BYTES:
         raise click.BadParameter(f"{key_file}: holds no key: one line of ASCII", param_hint="--key-file")
     return key

@@ -29,7 +29,7 @@ _SHOWN_PROBLEMS = 5
 
 
 @click.command("replay")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--check", is_flag=True, help="Check the recording alone.")
 @click.option("--url", metavar="URL", callback=check_url, help="Play its client to this server: http, https, ws, wss.")
 @click.option("--serve", "port", type=click.IntRange(0, 65535), help="Serve it on this port; 0 takes a free one.")
@@ -72,8 +72,10 @@ def _load(file: Path) -> "Cassette":
 
     try:
         return read_yaml(file.read_bytes()) if file.suffix.lower() in {".yaml", ".yml"} else load_cassette(file)
-    except (FormatError, OSError) as error:
+    except FormatError as error:
         raise click.BadParameter(show_line(f"{file}: {error}"), param_hint="FILE") from error
+    except OSError as error:
+        raise click.BadParameter(f"{file}: {error.strerror}", param_hint="FILE") from error
 
 
 def _check(cassette: "Cassette") -> int:

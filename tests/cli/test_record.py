@@ -95,6 +95,7 @@ def test_nobody_there(tmp_path):
         (["--all", "--url", "ws://x", "--out", "y", "--timeout", "0s"], "above 0"),
         (["--all", "--url", "ws://x", "--out", "y", "--key-file", "KEY"], "clear text"),
         (["--all", "--url", "wss://x", "--out", "y", "--key-file", "EMPTY"], "holds no key"),
+        (["--all", "--url", "wss://x", "--out", "y", "--key-file", "nowhere"], "No such file"),
         (["--all", "--url", "wss://x", "--out", "y", "--ca-file", "EMPTY"], "no certificates"),
     ],
 )
@@ -130,6 +131,13 @@ def test_a_changed_and_a_killed_recording(tmp_path):
     path.write_bytes(b"".join([lines[0].replace(b"R8", b"R1"), *lines[1:]]))
     changed = run(replay.command, path, "--check")
     assert (changed.exit_code, "was changed" in changed.stderr) == (1, True)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    path = tmp_path / "nowhere.jsonl"
+    for result in (run(record.command, "convert", path, tmp_path / "x.yaml"), run(replay.command, path, "--check")):
+        assert result.exit_code in {1, 2}
+        assert "No such file" in " ".join(result.output.split())
 
 
 def test_one_thing_at_a_time(tmp_path):

@@ -52,7 +52,10 @@ def parse_gateway(line: str) -> click.Context:
     context, arguments = None, shlex.split(line)[1:]
     while isinstance(command, click.Group):
         context = command.make_context(command.name, arguments, parent=context)
-        _, found, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
+        rest = [*context._protected_args, *context.args]
+        if command.invoke_without_command and not rest:
+            return context
+        _, found, arguments = command.resolve_command(context, rest)
         assert found is not None
         command = found
     return command.make_context(command.name, arguments, parent=context)

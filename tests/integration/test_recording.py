@@ -18,7 +18,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("recording")
     port = free_port()
     agents = str(RECORDINGS / "agents.toml")
-    simulator = Process(["simulate", "--port", str(port), "--itl", "0.01", "--agents", agents], port, folder / "log")
+    simulator = Process(["simulate", "--port", str(port), "--itl", "0.02", "--agents", agents], port, folder / "log")
     simulator.start("/health")
     try:
         with Gateway(folder, simulator.url) as gateway:
