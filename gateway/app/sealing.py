@@ -27,5 +27,7 @@ def build_sealer(config: GatewayConfig) -> Sealer | None:
     if not is_sqlite(url):
         if config.compaction.mode == "auto":
             _logger.info("histories are not compacted: there are no sealing keys (see `gateway keys seal-key`)")
+        if config.multi_agent.enabled and config.multi_agent.message_visibility == "opaque":
+            _logger.info("requests with multi_agent are refused: there are no sealing keys")
         return None
     return FernetSealer(OwnKeyFile(Path(f"{url.database}{_SUFFIX}")))

@@ -8,7 +8,9 @@ import pytest
 from engine.agents.bench import ALPHA, BETA, ROOT, TOOL
 from engine.doubles import Bench, Listener, OpenSealer, types
 from harness.agents import PLAIN, AgentUpstream, call, say, spawn, wait
+from msgspec import structs
 
+from gateway.config.schema import MultiAgentConfig
 from gateway.engine.plan import Caller, Plan
 from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.agents.asked import AgentsRequest
@@ -328,3 +330,16 @@ async def test_a_tree_that_grows_too_large_is_not_stored() -> None:
     assert failed.value.code == "response_resource_limit_exceeded"
     assert (failed.value.resource, failed.value.limit) == ("max_tree_bytes", 2000)
     assert client.bench.store._responses == {}
+
+
+async def test_a_reload_holds_for_every_response_from_then_on() -> None:
+    client = Client({ROOT: [[say("one")], [say("two")]]})
+    engine, config = client.bench.engine, client.bench.config
+    first = await client.answer()
+    engine.reconfigure(structs.replace(config, multi_agent=MultiAgentConfig(enabled=False)))
+    assert await client.refusal() == ("multi_agent", "unsupported_parameter")
+    changed = MultiAgentConfig(default_max_concurrent_subagents=7, max_depth=2, message_visibility="plain")
+    engine.reconfigure(structs.replace(config, multi_agent=changed))
+    plan = await client.plan(previous_response_id=first["id"])
+    assert plan.tree is not None
+    assert (plan.tree.bounds.max_concurrent, plan.tree.bounds.max_depth) == (7, 2)
