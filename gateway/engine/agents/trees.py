@@ -50,6 +50,7 @@ class Trees:
             max_mailbox_entries=config.max_mailbox_entries,
             max_tree_bytes=config.max_tree_bytes,
             finish_unanswered_root=config.finish_unanswered_root,
+            tell_tasks=self._is_open,
         )
 
     def find(self, request: CreateRequest, lineage: Lineage, policy: AgentsPolicy | None) -> Tree:

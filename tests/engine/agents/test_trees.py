@@ -128,12 +128,16 @@ async def test_trees_that_are_switched_off_are_not_continued() -> None:
 
 
 async def test_without_keys_agents_write_openly_or_not_at_all() -> None:
-    script = {ROOT: [[spawn("alpha", "Look."), wait()], [say("done")]], ALPHA: [[say("found")]]}
+    asks = [spawn("alpha", "Look."), call("list_agents", {}), wait()]
+    script = {ROOT: [asks, [say("done")]], ALPHA: [[say("found")]]}
     refused = await Client(script, sealer=None).refusal()
     assert refused == ("multi_agent", "unsupported_parameter")
     told = await Client(script, sealer=None, agents={"message_visibility": "plain"}).answer()
     assert "Look." in json.dumps(told["output"])
-    (message, *_) = [item for item in (await Client(script).answer())["output"] if item["type"] == "agent_message"]
+    assert "last_task_message" in json.dumps(told["output"])
+    sealed = (await Client(script).answer())["output"]
+    assert "last_task_message" not in json.dumps(sealed)
+    (message, *_) = [item for item in sealed if item["type"] == "agent_message"]
     (part,) = message["content"]
     assert part["type"] == "encrypted_content"
     assert OpenSealer().unseal("local", "agent_message", part["encrypted_content"]) == b"Look."
