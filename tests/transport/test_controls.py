@@ -262,6 +262,15 @@ async def test_without_the_header_an_inject_is_an_unknown_event():
         await talk.told(streamed(says("Hi.")))
 
 
+async def test_the_header_need_not_be_asked_for():
+    async with converse(Bench(agents={"require_beta_header": False})) as talk:
+        inject(talk, "resp_1")
+        assert (await failed(talk))["error"]["code"] == "response_not_found"
+    async with site(Bench(agents={"enabled": False})) as talk:
+        inject(talk, "resp_1")
+        assert (await answered(talk, "error"))["error"]["code"] == "unsupported_event"
+
+
 @pytest.mark.agents(87)
 async def test_a_token_that_has_expired_injects_nothing():
     expired = []

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from engine.doubles import Bench, OpenSealer, Reply, refusal, settle, streamed
-from engine.test_rounds import CALL, LOOK, calls
+from engine.test_rounds import ASKED, CALL, LOOK, PAYS, calls
 from harness.engine import Answer, call, message, says
 from harness.tools import MCP, ScriptedTools
 from transport.client_socket import BEGUN, REST, converse, expect_sound, held, until
@@ -269,6 +269,24 @@ async def test_a_response_that_waits_takes_further_steers():
         talk.create(streamed(says("Done.")), previous_response_id=target, input=[OUTPUT])
         await talk.ended(None, 2)
         assert asked(talk)[-2:] == ["late", "function_call_output"]
+
+
+async def test_steers_wait_for_approvals():
+    bench = Bench(tools=ScriptedTools(known=[ASKED]))
+    gate = asyncio.Event()
+    frames = calls(PAYS).frames()
+    async with converse(bench) as talk:
+        talk.create(Reply([*frames[:-1], gate, frames[-1]]), tools=[MCP])
+        target = await talk.begun()
+        steer(talk, target)
+        await answered(talk, "response.steer.accepted")
+        gate.set()
+        (stub,) = (await answered(talk, "response.steer.pending"))["required_input"]
+        assert stub["type"] == "mcp_approval_response"
+        approval = {**stub, "approve": False}
+        talk.create(streamed(says("No.")), tools=[MCP], previous_response_id=target, input=[approval])
+        await talk.ended(None, 2)
+        assert asked(talk) == ["hi", "function_call", "function_call_output", "and dogs"]
 
 
 @pytest.mark.agents(100)

@@ -14,10 +14,10 @@ class InjectConfig(Section, frozen=True, kw_only=True):
 
     max_outstanding: Annotated[
         Count,
-        doc("Events that wait to be acknowledged; a further one is refused with 429.", live=True),
+        doc("Injects and steers that wait to be answered; a further one is refused with 429.", live=True),
     ] = 32
     max_outstanding_bytes: Annotated[
-        Size, doc("Bytes of the events that wait to be acknowledged; beyond, one is refused with 429.", live=True)
+        Size, doc("Bytes of those that wait to be answered; beyond, one is refused with 429.", live=True)
     ] = 12 * MIB
     completed_routes_max: Annotated[
         Count,
