@@ -279,8 +279,8 @@ def _is_pending(item: Mapping[str, Any]) -> bool:
 
 
 def _check_message(item: Any, path: str) -> None:
-    if not isinstance(item, dict) or item.get("type") != "message" or item.get("role") != "user":
-        raise _refuse_input(f"'{path}' must be a message with type 'message' and role 'user'; nothing else can steer.")
+    if not isinstance(item, dict) or item.get("type", "message") != "message" or item.get("role") != "user":
+        raise _refuse_input(f"'{path}' must be a message with the role 'user'; nothing else can steer.")
     stray = next((name for name in item if name not in _MESSAGE_FIELDS), None)
     if stray is not None:
         raise _refuse_input(f"'{path}' may have type, role and content only, not '{stray[:64]}'.")

@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from msgspec import UNSET
-
 from gateway.config.schema import GatewayConfig
 from gateway.engine.plan import Plan
 from gateway.engine.service import Engine
@@ -371,5 +369,5 @@ def _shorten(event: Event) -> Event:
     if isinstance(event, events.InjectFailed):
         event.input = []
     elif isinstance(event, events.SteerFailed):
-        event.steer.input = UNSET
+        event.steer.input = ""
     return event
