@@ -198,3 +198,17 @@ async def test_agents_go_with_their_owner(sql_store):
         pass
     with sql_store._engine.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(agents)) == 0
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+async def test_chains_and_their_agents_are_found_by_index(sql_store):
+    for statement, wanted in (
+        (sql_store._history._items, "SEARCH items USING INDEX ix_items_response_id_position (response_id=?)"),
+        (sql_store._history._agents, "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (response_id=?)"),
+    ):
+        named = statement.params(principal="local", response_id="resp_1")
+        query = named.compile(sql_store._engine, compile_kwargs={"literal_binds": True})
+        with sql_store._engine.connect() as connection:
+            plan = [row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
+        assert any(step.startswith(wanted) for step in plan), plan
+        assert not any(step.startswith(("SCAN items", "SCAN agents", "SCAN responses")) for step in plan), plan
