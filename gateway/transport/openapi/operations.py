@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from gateway.protocol.agents.asked import BETA_TOKEN
 from gateway.transport.openapi import failures
 from gateway.transport.openapi.conversation_operations import CONVERSATION_OPERATIONS
 from gateway.transport.openapi.operation import (
@@ -59,6 +60,13 @@ _IF_NONE_MATCH: Schema = {
     "schema": {"type": "string"},
     "description": "ETag of the copy at hand.",
 }
+_BETA: Schema = {
+    "name": "OpenAI-Beta",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": f"Tokens separated by commas; `multi_agent` needs `{BETA_TOKEN.decode()}` among them.",
+    "example": BETA_TOKEN.decode(),
+}
 _CHECKS: Schema = {"oneOf": [refer("Verdict"), refer("Report")]}
 
 _PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -85,7 +93,9 @@ OPERATIONS: Mapping[str, Operation] = {
                 "input": [{"role": "user", "content": "What is the weather in Paris?"}],
                 "tools": [{"type": "function", "name": "get_weather", "parameters": _PLACE}],
             },
+            "by several agents": {"model": "qwen3", "input": "Say hello.", "multi_agent": {"enabled": True}},
         },
+        parameters=(_BETA,),
         answers={
             200: Answer(
                 description="The response, whole or as a stream.",
