@@ -66,7 +66,8 @@ class Site:
         script: what each inference of each agent says; see `AgentUpstream`.
         summaries: the same for notes.
         store: durable responses.
-        upstream: the inference server, instead of one that plays the script.
+        server: the inference server, instead of one that plays the script.
+        ids: mints ids, instead of counting from 1.
         sections: sections of the configuration.
 
     Attributes:
@@ -75,12 +76,13 @@ class Site:
         clock: the time that responses are stamped with; it stands still.
     """
 
-    def __init__(self, script=None, *, summaries=None, store=None, upstream=None, **sections):
-        self.upstream = upstream or AgentUpstream(script, summaries=summaries)
+    def __init__(self, script=None, *, summaries=None, store=None, server=None, ids=None, **sections):
+        self.upstream = AgentUpstream(script, summaries=summaries) if server is None else server
         self.store = CountingStore() if store is None else store
         self.clock = SettableClock()
         self.metrics = Metrics()
         self.tracing = Tracing()
+        sections["multi_agent"] = {"enabled": True, **sections.get("multi_agent", {})}
         self.config = msgspec.convert(sections, GatewayConfig)
         self.engine = Engine(
             self.config,
@@ -89,7 +91,7 @@ class Site:
             metrics=self.metrics,
             tracing=self.tracing,
             clock=self.clock,
-            ids=CountingIds(),
+            ids=ids or CountingIds(),
             sealer=OpenSealer(),
         )
         background = build_background(self.config, self.store, self.engine, self.clock, self.metrics, self.tracing)
@@ -106,16 +108,34 @@ class Site:
         """
         if transport == "json":
             return await self.post(**fields)
-        if transport == "websocket":
+        return (await self.events(transport, **fields))[-1]["response"]
+
+    async def events(self, transport="sse", **fields):
+        """Make one response and return its events, which keep the rules.
+
+        Raises:
+            Refused: there was none.
+        """
+        if transport == "sse":
+            events = await self.stream(**fields)
+        else:
             async with self.connect() as client:
                 client.create(**fields)
                 events = await client.ended()
-        else:
-            events = await self.stream(**fields)
         if events[-1]["type"] == "error":
             raise Refused(events[-1].get("status"), events[-1]["error"])
         assert check_run(events) == []
-        return events[-1]["response"]
+        return events
+
+    @asynccontextmanager
+    async def answering(self, transport="json", **fields):
+        """Make one response beside the test, which awaits it."""
+        task = asyncio.create_task(self.answer(transport, **fields))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def post(self, *, beta=True, **fields):
         """Ask over HTTP for JSON.
@@ -221,14 +241,14 @@ class Client(Socket):
     async def item(self, type_, agent=None, count=1):
         """Wait for the end of the n-th item of this type, of this agent if one is named; returns the item."""
 
-        def matches(frame):
-            item = frame.get("item") or {}
-            named = agent in (None, (frame.get("agent") or {}).get("agent_name"))
-            return frame["type"] == "response.output_item.done" and item["type"] == type_ and named
-
-        while len(found := [frame["item"] for frame in self.socket.frames if matches(frame)]) < count:
+        while len(found := self.items(type_, agent)) < count:
             await self.socket.arrival()
         return found[count - 1]
+
+    def items(self, type_, agent=None):
+        """The items of a type that have ended so far, of one agent if it is named."""
+        done = [frame["item"] for frame in self.socket.frames if frame["type"] == "response.output_item.done"]
+        return items_of({"output": done}, type_, agent)
 
     async def ended(self, lane=None, count=1):
         """Wait until so many creates of a lane have ended; returns the frames of the last."""
@@ -274,7 +294,17 @@ def texts(response, agent=None):
     return ["".join(part["text"] for part in item["content"]) for item in items_of(response, "message", agent)]
 
 
-def outcome(response, action, count=0):
-    """The output text of an action's n-th call."""
-    (found, *_) = [i for i in items_of(response, "multi_agent_call_output") if i["action"] == action][count:]
-    return "".join(part["text"] for part in found["output"])
+def outcomes(response):
+    """What the actions returned, in order, decoded; nothing for an empty text."""
+    found = ["".join(part["text"] for part in item["output"]) for item in items_of(response, "multi_agent_call_output")]
+    return [json.loads(text) if text else {} for text in found]
+
+
+def errors(response):
+    """What the actions returned that went wrong, without the details."""
+    return [found["error"].partition(" (")[0] for found in outcomes(response) if "error" in found]
+
+
+def letter(kind, recipient, author, payload):
+    """Mail as a model is shown it."""
+    return f"Message Type: {kind}\nTask name: {recipient}\nSender: {author}\nPayload:\n{payload}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from engine.doubles import Plain, Reply, refusal
+from engine.doubles import Plain, Reply, refusal, settle
 from harness.engine import Answer, Event, frame, reasoning
 from harness.engine import call as call_item
 from harness.engine import message as message_item
@@ -40,6 +40,18 @@ class Gate(asyncio.Event):
         return await super().wait()
 
 
+class _Sleep(asyncio.Event):
+    """Is over after some time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    async def wait(self) -> bool:  # type: ignore[override]
+        await asyncio.sleep(self._seconds)
+        return True
+
+
 # ---------------------------------------------------------------- what an inference says, piece by piece
 
 
@@ -48,6 +60,13 @@ class Hold:
     """The inference is held here until the test opens the gate of this name."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The inference takes so many seconds longer."""
+
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -80,7 +99,7 @@ class Said:
     pieces: tuple[str | Hold, ...]
 
 
-Step = Hold | Fail | Cut | Spend | Said
+Step = Hold | Pause | Fail | Cut | Spend | Said
 Turn = Sequence[Step]
 
 
@@ -219,6 +238,7 @@ class AgentUpstream:
         self._gates: dict[str, Gate] = {}
         self._numbers: Counter[tuple[str, bool]] = Counter()
         self._call_ids = count(1)
+        self._came = asyncio.Event()
 
     # ------------------------------------------------------------ for the test
 
@@ -241,6 +261,18 @@ class AgentUpstream:
         """Wait until inferences are held at these gates."""
         for name in names:
             await self.gate(name).reached.wait()
+
+    async def until_asked(self, path: str, times: int) -> None:
+        """Wait until so many calls of one agent have come."""
+        while len(self.of(path)) < times:
+            self._came.clear()
+            await self._came.wait()
+
+    async def until_closed(self, path: str) -> None:
+        """Wait until no answer for this agent is open, and the gateway has done what follows from that."""
+        while path in self.running:
+            await asyncio.sleep(0)
+        await settle()
 
     def release(self, *names: str) -> None:
         """Open gates."""
@@ -296,6 +328,7 @@ class AgentUpstream:
         self._numbers[path, summary] += 1
         asked = Asked(path, self._numbers[path, summary], summary, body)
         self.asked.append(asked)
+        self._came.set()
         return asked
 
     async def _hold(self, asked: Asked, held: Gate) -> None:
@@ -312,10 +345,13 @@ class AgentUpstream:
     def _steps(self, asked: Asked, turn: Turn) -> list[bytes | Exception | asyncio.Event]:
         if not asked.body.get("stream"):
             held: list[bytes | Exception | asyncio.Event] = [
-                self.gate(step.name) for step in turn if isinstance(step, Hold)
+                self._wait(step) for step in turn if isinstance(step, Hold | Pause)
             ]
             return [*held, json.dumps(self._answer(turn).response).encode()]
         return self._stream(turn)
+
+    def _wait(self, step: Hold | Pause) -> asyncio.Event:
+        return self.gate(step.name) if isinstance(step, Hold) else _Sleep(step.seconds)
 
     def _answer(self, turn: Turn) -> Answer:
         items = [self._place(step, place) for place, step in enumerate(s for s in turn if isinstance(s, Said))]
@@ -342,8 +378,8 @@ class AgentUpstream:
         for step in turn:
             if isinstance(step, Said):
                 place += 1
-            elif isinstance(step, Hold):
-                before.setdefault(place, []).append(self.gate(step.name))
+            elif isinstance(step, Hold | Pause):
+                before.setdefault(place, []).append(self._wait(step))
             elif isinstance(step, Fail) or step == Cut("connection"):
                 before.setdefault(place, []).append(UpstreamError("The inference server broke off."))
         steps: list[bytes | Exception | asyncio.Event] = []

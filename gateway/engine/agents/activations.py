@@ -124,6 +124,7 @@ class Activations:
             raise _too_many_rounds(self._most, "The agents were", "multi_agent.max_rounds_per_response")
         self._rounds += 1
         self._root_rounds += agent.path == ROOT
+        desk.tree.begin_inference(agent)
         round_ = self._open[agent.path] = desk.turn.open_round(agent.path)
         inference = AgentInference(
             self._asking.plan_for(agent), desk.telling, round_, desk.inbox,
@@ -240,7 +241,8 @@ class Activations:
         except GatewayError as failure:
             if only:
                 raise
-            if (failed := self._summaries.fail(agent, draft, failure)) is not None:
+            failed = self._summaries.fail(agent, draft, failure)
+            if failed is not None and agent.phase is Phase.INFERRING:
                 self._give_up(agent, failed)
                 return
         # One that was interrupted meanwhile has perhaps begun something else.

@@ -88,7 +88,7 @@ class Summaries:
         window = draft.window if smaller else None
         told = self._compaction.take(desk.plan, summary, window, partial(desk.turn.tell_compaction, agent=agent.path))
         desk.tree.end_compaction(agent, self._windows.compact(draft.items, summary.text), draft.covered)
-        self._windows.forget(agent)
+        self._windows.measure_anew(agent)
         desk.tell(told)
 
     def fail(self, agent: Agent, draft: Draft, error: GatewayError) -> CompactionFailed | None:

@@ -20,11 +20,13 @@ class _Measure(Struct):
     """How long one agent's input is: estimated in all, and as the engine counted it.
 
     Attributes:
-        tokens: estimate of everything, instructions and tools too.
+        fixed: estimate of what does not change: instructions and tools.
+        tokens: estimate of everything, that included.
         taken: how many items of the history that covers.
         used: tokens of its newest inference, and an estimate of what came behind its input.
     """
 
+    fixed: int
     tokens: int
     taken: int
     used: int = 0
@@ -83,8 +85,7 @@ class Windows:
         history = agent.history
         measure = self._measures.get(agent.path)
         if measure is None:
-            tokens = estimate_tokens(fixed) + estimate_tokens(self.read(history).show())
-            measure = self._measures[agent.path] = _Measure(tokens, len(history))
+            measure = self._measure(agent, estimate_tokens(fixed))
         elif len(history) > measure.taken:
             added = estimate_tokens(history[measure.taken :])
             measure.tokens += added
@@ -98,11 +99,18 @@ class Windows:
         if measure is not None:
             measure.used = 0 if usage is None else usage.input_tokens
 
-    def forget(self, agent: Agent) -> None:
-        """Measure the agent's window anew: other items are in it."""
-        self._measures.pop(agent.path, None)
+    def measure_anew(self, agent: Agent) -> None:
+        """Measure the agent's window anew, if it was measured: other items are in it."""
+        measure = self._measures.get(agent.path)
+        if measure is not None:
+            self._measure(agent, measure.fixed)
 
     # ------------------------------------------------------------ inside
+
+    def _measure(self, agent: Agent, fixed: int) -> _Measure:
+        tokens = fixed + estimate_tokens(self.read(agent.history).show())
+        measure = self._measures[agent.path] = _Measure(fixed, tokens, len(agent.history))
+        return measure
 
     def _carry(self, items: list[Item]) -> list[Item]:
         return self._plan.request.carry(recall_agents(items))

@@ -27,9 +27,9 @@ class Tree:
     """Agents, root first, and everything that happens between them.
 
     One response has one tree, and one task changes it. The order of calls for one round of an agent is: `enter`,
-    inference, `end_round`, `act` or `answer_gateway_call` for each of its calls, `settle`. After each of these other
-    agents may have changed, so whoever drives the tree then looks at `resolve_waits` and `runnable`. Nothing here
-    reads a clock: `now` is in seconds on any clock that only goes forward within one response.
+    `begin_inference`, `end_round`, `act` or `answer_gateway_call` for each of its calls, `settle`. After each of these
+    other agents may have changed, so whoever drives the tree then looks at `resolve_waits` and `runnable`. Nothing
+    here reads a clock: `now` is in seconds on any clock that only goes forward within one response.
 
     Attributes:
         is_live: outputs may come while the response runs (WebSocket): agents that wait for them may be answered.
@@ -157,6 +157,8 @@ class Tree:
     def enter(self, agent: Agent) -> list[Mail]:
         """Pass a runnable agent's boundary: deliver its mail into its history. It is inferring then.
 
+        Its history may be summarized yet, before `begin_inference`.
+
         Returns:
             The delivered mail in order, to be told as `agent_message` items. A new task that waits is delivered only
             at the first boundary after the work before it was done.
@@ -164,9 +166,12 @@ class Tree:
         agent.phase = Phase.INFERRING
         agent.rounds += 1
         with_task, agent.kept.starts_task = agent.kept.starts_task, False
+        return self._roster.deliver(agent, with_task=with_task)
+
+    def begin_inference(self, agent: Agent) -> None:
+        """Note that the agent's model is asked now: from here on it knows that interrupted calls have no outputs."""
         self._roster.stand_in(agent, [call_id for call_id, late in agent.late.items() if not late.shown])
         agent.late = {call_id: LateCall(late.call, shown=True) for call_id, late in agent.late.items()}
-        return self._roster.deliver(agent, with_task=with_task)
 
     def end_round(self, agent: Agent, items: Sequence[Item], calls: Sequence[Call]) -> None:
         """Take what an inference brought. The agent is acting then, until `settle`.

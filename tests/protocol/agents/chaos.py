@@ -144,12 +144,17 @@ class Chaos:
                 self.covered[agent.path] = self.tree.begin_compaction(agent)
             case Phase.RUNNABLE:
                 self.deliver(self.tree.enter(agent))
-                self.check_shown(agent)
+                if self.pick(6) == 1:
+                    self.covered[agent.path] = self.tree.begin_compaction(agent)
+                else:
+                    self.begin(agent)
             case Phase.COMPACTING:
                 covered = self.covered.pop(agent.path)
                 # An interrupt may come first; a summary is made of what it covers.
                 note = [{"type": "compaction", "encrypted_content": self.name("note")}]
                 self.tree.end_compaction(agent, None if self.pick(3) == 1 else note, covered)
+                if agent.phase is Phase.INFERRING:
+                    self.begin(agent)
             case Phase.INFERRING if agent.interrupting:
                 self.cut(agent)
             case Phase.INFERRING if agent.parent and self.pick(9) == 1:
@@ -160,6 +165,11 @@ class Chaos:
                 self.infer(agent)
             case _:
                 self.carry_out(agent)
+
+    def begin(self, agent: Agent) -> None:
+        """Begin an inference."""
+        self.tree.begin_inference(agent)
+        self.check_shown(agent)
 
     def cut(self, agent: Agent) -> None:
         """End an inference that was cut, perhaps behind a call."""

@@ -40,7 +40,9 @@ class Stage:
         """Begin an inference."""
         agent = self[path]
         assert agent in self.tree.runnable()
-        return self.tree.enter(agent)
+        mails = self.tree.enter(agent)
+        self.tree.begin_inference(agent)
+        return mails
 
     def write(self, path: str, *calls: tuple[str, Any], say: str | None = None) -> list[str]:
         """End an inference and carry out its actions; return the ids of its calls."""

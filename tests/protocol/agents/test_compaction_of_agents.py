@@ -62,7 +62,11 @@ def test_an_interrupted_call_is_summarized_once_its_stand_in_was_shown():
     covered = stage.tree.begin_compaction(alpha)
     assert alpha.history[covered]["call_id"] == call
     stage.tree.end_compaction(alpha, None, covered)
-    stage.enter("alpha")
+    stage.tree.enter(alpha)
+    # At its boundary the model has not been asked yet.
+    assert stage.tree.begin_compaction(alpha) == covered
+    stage.tree.end_compaction(alpha, None, covered)
+    stage.tree.begin_inference(alpha)
     assert stage.tree.begin_compaction(alpha) == len(alpha.history)
     stage.tree.end_compaction(alpha, SUMMARY, len(alpha.history))
     stage.tree.take_outputs([output(call, "late")])
