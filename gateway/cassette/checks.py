@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from gateway.cassette.dialogue import OUTCOMES, STEERING, TERMINALS, Control, Event, Run
+from gateway.cassette.shapes import is_event
 from gateway.cassette.transcript import Session
 
 _ACTIONS: Final = frozenset(
@@ -75,6 +76,7 @@ def _check_numbers(session: Session) -> Problems:
 
 
 def _check_frame(session: Session) -> Problems:
+    yield from (f"{str(event)[:80]} is no event" for event in session.dialogue.malformed)
     for run in _streamed(session):
         kinds = [event["type"] for event in run.events]
         ends = sum(kind in TERMINALS for kind in kinds)
@@ -215,21 +217,20 @@ def _check_ownership(session: Session) -> Problems:
 def _check_milestones(session: Session) -> Problems:
     """Check that nothing was sent before what it answers was seen."""
     later = {run.id for run in session.dialogue.runs if run.id}
-    seen: set[object] = {id for id in session.dialogue.known if id not in later}
+    seen = {id for id in session.dialogue.known if id not in later}
     calls = {call_id for run in session.dialogue.runs for call_id in run.calls}
-    known: set[object] = set()
     for message in session.messages:
         event = message.event or {}
-        if message.direction == "s2c":
-            known.add((event.get("item") or {}).get("call_id"))
-            seen.add((event.get("response") or {}).get("id"))
-        elif event.get("type") in {"response.inject", "response.steer"}:
-            target = event.get("response_id", event.get("previous_response_id"))
-            early = {id for id in Control(event).call_ids if id in calls and id not in known}
+        if message.direction == "s2c" and is_event(event):
+            calls.discard(str((event.get("item") or {}).get("call_id")))
+            seen.add(str((event.get("response") or {}).get("id")))
+        elif message.direction == "c2s" and str(event.get("type")) in {"response.inject", "response.steer"}:
+            target = str(event.get("response_id", event.get("previous_response_id")))
+            early = sorted(calls.intersection(Control(event).call_ids))
             if target in later and target not in seen:
                 yield f"{event['type']} for {target} was sent before it was created"
             else:
-                yield f"{event['type']} answers {', '.join(sorted(early))} too early" if early else None
+                yield f"{event['type']} answers {', '.join(early)} too early" if early else None
 
 
 def _check_close(session: Session, scenario: str) -> str | None:

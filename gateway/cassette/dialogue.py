@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from gateway.cassette.shapes import is_event
+
 Event = dict[str, Any]
 
 TERMINALS: Final = frozenset({"response.completed", "response.failed", "response.incomplete"})
@@ -54,8 +56,7 @@ class Control(Struct):
     @property
     def call_ids(self) -> list[str]:
         """The calls that it answers."""
-        items = self.sent.get("input")
-        return [str(item.get("call_id")) for item in items or () if isinstance(item, dict)]
+        return [str(item.get("call_id")) for item in list_items(self.sent)]
 
 
 class Run(Struct):
@@ -112,7 +113,7 @@ class Run(Struct):
         """Yield index and item of each `response.output_item.done`."""
         for event in self.events:
             if event.get("type") == "response.output_item.done":
-                yield event.get("output_index", -1), event.get("item") or {}
+                yield event["output_index"], event["item"]
 
 
 class Dialogue:
@@ -124,12 +125,14 @@ class Dialogue:
     Attributes:
         runs: one for each create, and for each response that followed by itself.
         strays: events that belong to no response of this session.
+        malformed: what is no event at all.
         lost: injects and steers for responses that this session does not know.
     """
 
     def __init__(self, known: Mapping[str, Run] | None = None) -> None:
         self.runs: list[Run] = []
         self.strays: list[Event] = []
+        self.malformed: list[Event] = []
         self.lost: list[Control] = []
         self.known: dict[str, Run] = dict(known or {})
         self._lanes: dict[str | None, Run] = {}
@@ -154,7 +157,7 @@ class Dialogue:
 
     def send(self, event: Event) -> Run | None:
         """Take in what the client sends; return the response it is for, if there is one."""
-        kind = event.get("type")
+        kind = str(event.get("type"))
         if kind == "response.create":
             return self._create(event)
         if kind not in {"response.inject", "response.steer"}:
@@ -170,9 +173,7 @@ class Dialogue:
 
     def _create(self, event: Event) -> Run:
         run = Run(event.get("stream_id"), event, parent=self.known.get(str(event.get("previous_response_id"))))
-        answered = {
-            item.get("call_id") for item in event.get("input") or () if isinstance(item, dict) and "output" in item
-        }
+        answered = {str(item.get("call_id")) for item in list_items(event) if "output" in item}
         source = run.parent
         while source is not None:
             for call in source.calls.values():
@@ -183,7 +184,10 @@ class Dialogue:
 
     def receive(self, event: Event) -> Run | None:
         """Take in what the server sends; return the response it belongs to, if there is one."""
-        kind = str(event.get("type"))
+        if not is_event(event):
+            self.malformed.append(event)
+            return None
+        kind = str(event["type"])
         if kind == "error":
             return self._fail(event)
         run = self._find(kind, event)
@@ -262,6 +266,12 @@ class Dialogue:
                 return run
         self.strays.append(event)
         return None
+
+
+def list_items(event: Event) -> list[Event]:
+    """Return the items of a message's input; a text has none."""
+    items = event.get("input")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def note_output(run: Run) -> None:

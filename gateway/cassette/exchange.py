@@ -1,5 +1,6 @@
 """One recorded HTTP exchange: the request, the head of the answer, and its body in the pieces in which it was read."""
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -8,6 +9,7 @@ import httpcore2
 
 from gateway.cassette.bounds import Bounds
 from gateway.cassette.recorder import BoundReached, Recorder
+from gateway.cassette.redact import fold_headers
 from gateway.cassette.socket import TransportFailed
 
 
@@ -35,12 +37,13 @@ async def post(
     content = bytearray()
     try:
         async with (
+            asyncio.timeout(bounds.connect_seconds + bounds.step_seconds),
             httpcore2.AsyncConnectionPool(ssl_context=tls or ssl.create_default_context()) as pool,
             pool.stream(
                 "POST", url, headers=list(sent.items()), content=body, extensions={"timeout": timeouts}
             ) as answer,
         ):
-            shown = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers}
+            shown = fold_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers)
             recorder.note_answer(session, answer.status, shown)
             async for chunk in answer.aiter_stream():
                 content += chunk
@@ -48,7 +51,7 @@ async def post(
                     raise BoundReached(f"the answer is larger than {bounds.max_frame_bytes} bytes; --max-frame-bytes")
                 recorder.note_chunk(session, chunk)
             recorder.note_chunk(session, b"", is_last=True)
-    except httpcore2.TimeoutException as error:
+    except (httpcore2.TimeoutException, TimeoutError) as error:
         raise TransportFailed(f"no answer in time ({type(error).__name__})") from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
         raise TransportFailed(str(error) or type(error).__name__) from error

@@ -100,6 +100,14 @@ class Redactor:
         return text, count
 
 
+def fold_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return headers by name; those of one name become one line."""
+    folded: dict[str, str] = {}
+    for name, value in pairs:
+        folded[name] = f"{folded[name]}, {value}" if name in folded else value
+    return folded
+
+
 def _spell(secret: str) -> set[str]:
     """Return how a secret may be written: as it is, in a JSON string, in a JSON string within one, in a URL."""
     once = msgspec.json.encode(secret).decode()[1:-1]

@@ -15,6 +15,7 @@ from websockets.uri import parse_uri
 
 from gateway.cassette.bounds import Bounds
 from gateway.cassette.recorder import BoundReached, Recorder
+from gateway.cassette.redact import fold_headers
 
 _READ_BYTES: Final = 64 * 1024
 _SHOWN_BODY_BYTES: Final = 64 * 1024
@@ -86,18 +87,18 @@ class Socket:
                 self._writer.write(b"".join(self._protocol.data_to_send()))
                 answer = await self._read_answer()
         except TimeoutError as error:
-            self._recorder.note_open(self._session, self._url, dict(request.headers.raw_items()), None, None)
+            self._recorder.note_open(self._session, self._url, fold_headers(request.headers.raw_items()), None, None)
             raise TransportFailed(f"no WebSocket within {self._bounds.connect_seconds:g} seconds") from error
         except (OSError, InvalidHandshake) as error:
-            self._recorder.note_open(self._session, self._url, dict(request.headers.raw_items()), None, None)
+            self._recorder.note_open(self._session, self._url, fold_headers(request.headers.raw_items()), None, None)
             raise TransportFailed(_explain(error)) from error
         body = (answer.body or b"")[:_SHOWN_BODY_BYTES].decode(errors="replace")
         self._recorder.note_open(
             self._session,
             self._url,
-            dict(request.headers.raw_items()),
+            fold_headers(request.headers.raw_items()),
             answer.status_code,
-            dict(answer.headers.raw_items()),
+            fold_headers(answer.headers.raw_items()),
             subprotocol=self._protocol.subprotocol,
             extra={"body": body} if body else None,
         )

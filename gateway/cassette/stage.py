@@ -15,6 +15,7 @@ from gateway.cassette.dialogue import Dialogue, Event, Run, note_output
 from gateway.cassette.exchange import post
 from gateway.cassette.proposals import TOOL
 from gateway.cassette.recorder import Recorder
+from gateway.cassette.shapes import is_event
 from gateway.cassette.socket import Socket
 from gateway.cassette.talk import ScenarioFailed, Talk
 from gateway.protocol.sse import DONE_DATA, SseDecoder
@@ -156,8 +157,9 @@ def read_answer(body: Event, status: int, content_type: str, answer: bytes, know
                 dialogue.receive(event)
         else:
             value = msgspec.json.decode(answer, type=dict[str, Any])
-            if status == 200:
-                run.id, run.terminal = value.get("id"), {"type": "response.completed", "response": value}
+            terminal = {"type": "response.completed", "response": value}
+            if status == 200 and is_event(terminal):
+                run.id, run.terminal = value.get("id"), terminal
                 note_output(run)
             else:
                 run.error = value

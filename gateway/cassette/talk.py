@@ -10,6 +10,7 @@ from gateway.cassette.bounds import Bounds
 from gateway.cassette.dialogue import Call, Control, Dialogue, Event, Run
 from gateway.cassette.proposals import answer_call
 from gateway.cassette.recorder import BoundReached
+from gateway.cassette.shapes import is_event
 from gateway.cassette.socket import Socket
 
 Choose = Callable[[Run, Sequence[Call]], Iterable[Sequence[Call]]]
@@ -196,7 +197,9 @@ def _describe_sent(event: Event, note: str | None) -> str:
 
 
 def _describe_received(event: Event) -> str | None:
-    kind = str(event.get("type"))
+    if not is_event(event):
+        return "< what is no event"
+    kind = str(event["type"])
     if kind == "response.output_item.done":
         item = event.get("item") or {}
         agent = (item.get("agent") or {}).get("agent_name", "")

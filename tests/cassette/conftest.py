@@ -22,12 +22,19 @@ Record = Callable[..., Awaitable[tuple[Outcome, Cassette]]]
 def record() -> Record:
     """Record a scenario with a provider, in memory."""
 
-    async def play(name: str, provider: Provider | None = None, bounds: Bounds | None = None, **settings: Any):
+    async def play(
+        name: str,
+        provider: Provider | None = None,
+        bounds: Bounds | None = None,
+        *,
+        tell=lambda _line: None,
+        **settings: Any,
+    ):
         sink = MemorySink()
         chosen = bounds or Bounds(step_seconds=20, close_seconds=5)
         async with provided(provider or Provider()) as url:
             known = Settings(url=url, model="sim", key=KEY, bounds=chosen, **settings)
-            outcome = await record_scenario(SCENARIOS[name], known, sink)
+            outcome = await record_scenario(SCENARIOS[name], known, sink, tell=tell)
         return outcome, read_cassette(iter(sink.lines))
 
     return play

@@ -124,3 +124,13 @@ async def test_a_server_that_leaves_is_a_failure_of_the_scenario(record):
     outcome, cassette = await record("R1", provider)
     assert outcome.failure in {"the server closed the connection", "the connection has ended"}
     assert cassette.is_intact
+
+
+@pytest.mark.parametrize("change", [{"item": "text"}, {"type": []}, {"agent": 7}, {"response": None}])
+async def test_what_is_no_event_is_evidence_and_no_crash(change, record):
+    told = []
+    provider = Provider(mangle=lambda event: {**event, **change} if set(change) & set(event) else event)
+    outcome, cassette = await record("R1", provider, Bounds(step_seconds=0.2), tell=told.append)
+    assert outcome.failure is None or "longer than" in outcome.failure
+    assert "< what is no event" in told
+    assert any("is no event" in problem for problem in problems(cassette, "R1"))
