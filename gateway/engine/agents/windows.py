@@ -67,9 +67,11 @@ class Windows:
         return self.read(items).carry(self._carry)
 
     def compact(self, items: Sequence[Item], note: str) -> list[Item]:
-        """Return what takes the place of items that a note tells of."""
-        window = self.read(items).compact(note, self._keep_bytes)
-        return [*window.kept, {"type": COMPACTION, _NOTE: note}, *window.tail]
+        """Return what takes the place of items that a note tells of: all of them but messages of the user."""
+        window = self.read(items)
+        said = [item for item in window.tail if item["type"] == "message"]
+        kept = Window(kept=window.kept, tail=said).compact(note, self._keep_bytes).kept
+        return [*kept, {"type": COMPACTION, _NOTE: note}]
 
     # ------------------------------------------------------------ how long they are
 
