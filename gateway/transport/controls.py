@@ -110,6 +110,8 @@ class Controls:
         for task in self._tasks:
             task.cancel()
         self._move(-self._entries, -self._bytes)
+        # Nor is the connection kept alive by who answers for it.
+        self._expects, self._rest = _expect_nothing, _rest
 
     async def ended(self) -> None:
         """Wait until nothing of it runs on."""
@@ -169,18 +171,10 @@ class Controls:
         if route is not None:
             self._answer_held(route)
 
-    def conclude_offer(self, target: Route, *, told: bool, again: bool) -> None:
-        """A create that took steers along has ended.
-
-        Args:
-            target: where they came from.
-            told: the create's response was told of, so they are applied.
-            again: if not, they go on waiting for another create.
-        """
-        if told:
-            target.steers.apply()
-        elif again and not self._closed:
-            target.steers.take_back()
+    def remind(self, frame: CreateFrame) -> None:
+        """A create was refused: tell of the steers it would have taken along, if that has not been done."""
+        target = self.find_target(frame)
+        if target is not None and not self._closed:
             self._tell_pending(target)
 
     def give_up(self, target: Route, error: GatewayError) -> None:
@@ -207,13 +201,16 @@ class Controls:
 
     async def _settle(self, frame: ControlFrame, size: int, answered: Awaitable[bool | None]) -> None:
         """Let go of a control when its answer has left; False for an answer: its response ended first."""
-        if await answered is False:
+        again = False
+        try:
+            again = await answered is False
+            if not again:
+                await self._queue.passed()
+        finally:
+            if not again and not self._closed:
+                self._move(-1, -size)
+        if again:
             self._answer(frame, size)
-            return
-        await self._queue.passed()
-        if self._closed:
-            return
-        self._move(-1, -size)
 
     def _inject(self, frame: InjectFrame, route: Route | None) -> Awaitable[bool | None] | None:
         standing = Standing.UNKNOWN if route is None else route.standing
@@ -362,6 +359,14 @@ class Controls:
         self._tasks.discard(task)
         if self.idle:
             self._rest()
+
+
+def _expect_nothing(lane: str | None, response_id: str) -> bool:  # noqa: ARG001 - as the connection's own
+    return False
+
+
+def _rest() -> None:
+    return None
 
 
 def _shorten(event: Event) -> Event:

@@ -23,7 +23,7 @@ class IdleWatch:
         queue: OutboundQueue[Any],
         *,
         rests: Callable[[], bool],
-        close: Callable[[], None],
+        close: Callable[[], object],
         first_seconds: float,
         later_seconds: float,
     ) -> None:
@@ -43,7 +43,7 @@ class IdleWatch:
         if not self._met:
             self._met = True
             self._patience = self._later
-            self.end()
+            self._stop()
             self.look()
 
     def note(self) -> None:
@@ -65,6 +65,15 @@ class IdleWatch:
             self._close()
 
     def end(self) -> None:
-        """Look no more."""
+        """Look no more, and let go of the connection."""
+        self._stop()
+        self._rests, self._close = _never, _never
+
+    def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+
+def _never() -> bool:
+    return False

@@ -1,6 +1,6 @@
 """How the events of one response leave on a lane of a WebSocket: each in a frame of its own, with the lane's name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.engine.delivery import EncodedEvent
 from gateway.protocol.frames import reframe_error, tag
@@ -19,14 +19,16 @@ class LaneChannel:
 
     Attributes:
         opened: whether the client has been told of the response.
+        on_open: called when it is about to be.
     """
 
-    __slots__ = ("_queue", "_stream_id", "opened")
+    __slots__ = ("_queue", "_stream_id", "on_open", "opened")
 
     def __init__(self, queue: OutboundQueue[Sequence[bytes]], stream_id: str | None) -> None:
         self._queue = queue
         self._stream_id = stream_id
         self.opened = False
+        self.on_open: Callable[[], object] | None = None
 
     def write(self, batch: list[EncodedEvent]) -> bool:
         """Send a batch at once, each event as a frame; False, and nothing done, when it has to be `put`."""
@@ -34,7 +36,10 @@ class LaneChannel:
 
     async def put(self, batch: list[EncodedEvent]) -> None:
         """Send a batch; waits while the queue of the connection is full."""
-        self.opened = True
+        if not self.opened:
+            self.opened = True
+            if self.on_open is not None:
+                self.on_open()
         await self._queue.put(self._frame(batch))
 
     async def end(self, batch: list[EncodedEvent]) -> None:

@@ -271,6 +271,7 @@ class LaneConnection:
             self._controls.give_up(frame.target, error)
         else:
             await self._tell(error, frame.stream_id, frame.event_id)
+            self._controls.remind(frame)
 
     def _refuse_late(self) -> None:
         """Raise what is said to creates that come when the connection ends."""

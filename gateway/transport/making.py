@@ -70,6 +70,8 @@ class Making:
     def open(self, plan: Plan, channel: LaneChannel) -> None:
         """The response is about to be told."""
         self._plan, self._channel = plan, channel
+        if self._target is not None:
+            channel.on_open = self._target.steers.apply
         self._route = self._controls.open(plan, self.frame.stream_id)
 
     def __exit__(
@@ -77,8 +79,8 @@ class Making:
     ) -> None:
         controls, target, route, plan = self._controls, self._target, self._route, self._plan
         told = self._channel is not None and self._channel.opened
-        if target is not None:
-            controls.conclude_offer(target, told=told, again=not isinstance(self.frame, Successor))
+        if target is not None and not told and not isinstance(self.frame, Successor):
+            target.steers.take_back()
         if route is not None and plan is not None and told:
             steers = controls.end(route, plan)
             if steers:

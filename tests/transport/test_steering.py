@@ -5,6 +5,7 @@ import json
 
 import pytest
 from engine.doubles import Bench, OpenSealer, Reply, refusal, settle, streamed
+from engine.test_cycles import left_behind
 from engine.test_rounds import ASKED, CALL, LOOK, PAYS, calls
 from harness.engine import Answer, call, message, says
 from harness.tools import MCP, ScriptedTools
@@ -565,3 +566,49 @@ async def test_what_waits_is_given_back_when_its_response_is_forgotten():
         given_back = of_kind(talk, "response.steer.failed")
         assert [frame["steer"]["input"] for frame in given_back] == ["mine", "more"]
         assert {frame["error"]["code"] for frame in given_back} == {"response_not_found"}
+
+
+async def test_steers_leave_no_cycles():
+    bench = Bench()
+
+    async def make():
+        gate = asyncio.Event()
+        async with converse(bench) as talk:
+            talk.create(held(gate), streamed(says("Yes.")), store=False)
+            steer(talk, await talk.begun())
+            await answered(talk, "response.steer.accepted")
+            gate.set()
+            await talk.ended(None, 2)
+            steer(talk, "resp_unknown")
+            await failed(talk)
+
+    assert await left_behind(make) == {}
+
+
+async def test_who_sent_the_outputs_and_was_refused_hears_what_is_waited_for():
+    gate = asyncio.Event()
+    frames = ASKS.frames()
+    async with converse(evict_parent_on_failure="never") as talk:
+        talk.create(Reply([*frames[:2], gate, *frames[2:]]), tools=[F])
+        target = await talk.begun()
+        steer(talk, target)
+        await answered(talk, "response.steer.accepted")
+        talk.create(previous_response_id=target, input="no output")
+        await until(lambda: talk.load() == (1, 1))
+        gate.set()
+        await answered(talk, "response.steer.pending")
+        assert [frame["type"] for frame in talk.socket.frames[-2:]] == ["error", "response.steer.pending"]
+
+
+async def test_what_was_taken_along_leaves_room_for_more():
+    gates = [asyncio.Event(), asyncio.Event()]
+    async with converse(steer=SteerConfig(max_pending_bytes=1000)) as talk:
+        talk.create(held(gates[0]), held(gates[1]), streamed(says("Done.")))
+        steer(talk, await talk.begun(), "x" * 800)
+        await answered(talk, "response.steer.accepted")
+        gates[0].set()
+        second = (await answered(talk, "response.created", 2))["response"]["id"]
+        steer(talk, second, "y" * 800)
+        await answered(talk, "response.steer.accepted", 2)
+        gates[1].set()
+        await talk.ended(None, 3)
