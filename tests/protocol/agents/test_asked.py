@@ -9,9 +9,11 @@ from gateway.protocol.agents.asked import (
     AgentsPolicy,
     AgentsRequest,
     choose_limit,
+    find_agents,
     find_replayed,
     has_beta_header,
     refuse_beside_agents,
+    refuse_trees,
 )
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.items import TREE_TYPES
@@ -195,3 +197,22 @@ def test_an_entry_without_a_number_leaves_it_to_the_model() -> None:
 )
 def test_windows_are_checked_as_ever(entry: Any, member: str) -> None:
     assert refusal(context_management=[entry]) == (f"context_management[0]{member}", "invalid_value")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, None),
+        ({"multi_agent": None, "input": "hi"}, None),
+        ({"multi_agent": {"enabled": False}}, None),
+        ({"multi_agent": {"enabled": "true"}}, None),
+        ({"multi_agent": ON}, "multi_agent"),
+        ({"input": [{"type": "message"}, {"type": "multi_agent_call"}]}, "input[1].type"),
+    ],
+)
+def test_what_has_to_do_with_a_tree(body: dict[str, Any], param: str | None) -> None:
+    assert find_agents(body) == param
+    if param is not None:
+        error = refuse_trees(param)
+        assert (error.param, error.code) == (param, "unsupported_operation")
+        assert param in error.message
