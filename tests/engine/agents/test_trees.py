@@ -6,54 +6,23 @@ from typing import Any
 
 import pytest
 from engine.agents.bench import ALPHA, BETA, ROOT, TOOL
-from engine.doubles import Bench, Listener, OpenSealer, types
-from harness.agents import PLAIN, AgentUpstream, call, say, spawn, wait
+from engine.agents.clients import ON, Client, output
+from engine.doubles import Listener, OpenSealer, types
+from harness.agents import PLAIN, call, say, spawn, wait
 from msgspec import structs
 
 from gateway.config.schema import MultiAgentConfig
-from gateway.engine.plan import Caller, Plan
+from gateway.engine.plan import Caller
 from gateway.ports import Deletion, StoredResponse
 from gateway.protocol.agents.asked import AgentsRequest
-from gateway.protocol.errors import GatewayError, InvalidRequest, ResourceLimitExceeded, StorageUnavailable
+from gateway.protocol.errors import GatewayError, ResourceLimitExceeded, StorageUnavailable
 from gateway.storage.memory import MemoryStore
 
 Json = dict[str, Any]
 
-HEADERS = [(b"openai-beta", b"responses_multi_agent=v1")]
-ON = {"enabled": True}
 NOT_FOUND = ("previous_response_id", "previous_response_not_found")
 LIMIT = "multi_agent.max_concurrent_subagents"
 ASKS = [call("get_proposal", {"of": "alpha"}, id="ask_1")]
-
-
-class Client:
-    """Makes responses of agents, or of a single model, one after the other, as a client does."""
-
-    def __init__(self, script: Any = None, **config: Any) -> None:
-        self.played = AgentUpstream(script or {})
-        self.bench = Bench(played=self.played, **{"sealer": OpenSealer(), **config})
-
-    async def plan(self, principal: str = "local", transport: str = "json", **fields: Any) -> Plan:
-        engine = self.bench.engine
-        body = {"model": "m", "input": "hi", "tools": [TOOL], "multi_agent": ON, **fields}
-        request, route = engine.read(json.dumps(body).encode(), HEADERS)
-        return await engine.prepare(Caller(principal=principal, transport=transport, headers={}), request, route)
-
-    async def answer(self, **fields: Any) -> Json:
-        made: Json = json.loads(await self.bench.engine.answer(await self.plan(**fields)))
-        return made
-
-    async def refusal(self, **fields: Any) -> tuple[Any, Any]:
-        """Why a request is refused; nothing is asked or stored then."""
-        asked, stored = len(self.played), dict(self.bench.store._responses)
-        with pytest.raises(InvalidRequest) as refused:
-            await self.plan(**fields)
-        assert (len(self.played), self.bench.store._responses) == (asked, stored)
-        return refused.value.param, refused.value.code
-
-
-def output(call_id: str, text: str = "six weeks") -> Json:
-    return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 
 async def test_a_conversation_of_one_becomes_the_roots() -> None:
