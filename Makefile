@@ -28,7 +28,7 @@ table=$$($(BIN)/coverage report --fail-under=$(2) --include='$(1)/*') || { echo 
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-full check conformance load capacity wheel image-test docs-generate clean
+.PHONY: help install demo demo-agents test test-full check conformance load capacity wheel image-test docs-generate clean
 
 help: ## Show what there is
 	@echo "Responses Gateway"
@@ -68,6 +68,9 @@ $(LOAD): $(STAMP)
 
 demo: $(STAMP) ## See the gateway at work, with a simulated inference server; DEMO=once ends after the tour
 	@$(BIN)/gateway demo $(if $(filter once,$(DEMO)),--once)
+
+demo-agents: $(STAMP) ## See several agents at work in one response, answered and steered meanwhile; DEMO=once as for demo
+	@$(BIN)/gateway demo --agents $(if $(filter once,$(DEMO)),--once)
 
 test: $(STAMP) ## Run the tests that need nothing beyond Python, make and git, with coverage
 	@$(BIN)/coverage erase

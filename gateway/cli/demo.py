@@ -1,33 +1,22 @@
 """`gateway demo`: a tour of a running gateway, with a simulated inference server behind it."""
 
-import http.client
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from itertools import pairwise
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import msgspec
 import rich_click as click
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
-from websockets.exceptions import WebSocketException
-from websockets.sync.client import ClientConnection, connect
 
-from gateway import __version__
-from gateway.cli.children import Child, ChildFailed, choose_ports
+from gateway.cli.agents_tour import AgentsTour, build_agents_stage
+from gateway.cli.children import ChildFailed
 from gateway.cli.errors import print_error
+from gateway.cli.stage import Client, Commands, Stage, TourFailed, open_stage, print_title, text_of, write_curl
 
-_HOST = "127.0.0.1"
-_SIMULATOR_PORT, _GATEWAY_PORT, _ADMIN_PORT = 8000, 9000, 9901
-_ANSWER_SECONDS = 30.0
 _WATCH_SECONDS = 0.5
 _SHOWN_CHARACTERS = 72
 _SHOWN_FIELDS = ("id", "object", "created_at", "status", "model", "previous_response_id", "output", "usage")
@@ -44,13 +33,10 @@ _TOOL_WORDS = '@tool add {"a": 19, "b": 23}'
 _DELTAS = ("response.output_text.delta", "response.function_call_arguments.delta")
 
 
-class DemoFailed(Exception):
-    """A step of the tour did not go as it must."""
-
-
 @click.command("demo")
 @click.option("--once", is_flag=True, help="End after the tour instead of waiting for Ctrl-C.")
-def command(*, once: bool) -> None:
+@click.option("--agents", is_flag=True, help="Show several agents in one response instead, and what one can add to it.")
+def command(*, once: bool, agents: bool) -> None:
     """Show a gateway at work: an answer, what was stored, two forks on one WebSocket, a round of a tool.
 
     Starts a simulated inference server and a gateway on SQLite in a temporary folder, and removes all of it in the
@@ -61,120 +47,17 @@ def command(*, once: bool) -> None:
         signal.signal(number, _interrupt)
     console = Console(highlight=False)
     try:
-        with _running(console) as stage:
-            shown = Tour(console, stage).run()
+        with open_stage(console, build_agents_stage if agents else Stage) as stage:
+            commands = (AgentsTour if agents else Tour)(console, stage).run()
             if once:
                 _say_goodbye(console)
             else:
-                _suggest(console, stage, shown)
+                _suggest(console, commands)
                 _wait(console, stage)
     except KeyboardInterrupt:
         console.print("\nStopped.", style="dim")
     except ChildFailed as failure:
         _give_up(str(failure), failure.log)
-
-
-class Stage:
-    """What the tour is given on: the two processes and their addresses."""
-
-    def __init__(self, folder: Path) -> None:
-        simulator_port, gateway_port, admin_port = choose_ports(_SIMULATOR_PORT, _GATEWAY_PORT, _ADMIN_PORT)
-        self.port = gateway_port
-        self.simulator_url, self.url, self.admin_url = (
-            f"http://{_HOST}:{port}" for port in (simulator_port, gateway_port, admin_port)
-        )
-        self.simulator = Child("simulator", ["simulate", "--port", str(simulator_port)], folder)
-        serve = ["serve", "--host", _HOST, "--port", str(gateway_port), "--upstream", self.simulator_url]
-        settings = ["--set", f"admin.bind={_HOST}:{admin_port}", "--database", f"sqlite:///{folder / 'responses.db'}"]
-        self.gateway = Child("gateway", [*serve, *settings], folder)
-
-    def check(self) -> None:
-        """Raise `ChildFailed` when one of the processes has ended."""
-        self.simulator.check()
-        self.gateway.check()
-
-
-class Client:
-    """Talks to the gateway with the standard library alone.
-
-    Args:
-        port: the gateway's port on loopback.
-    """
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    def retrieve(self, path: str) -> dict[str, Any]:
-        """Return the JSON object that GET answers.
-
-        Raises:
-            DemoFailed: there is no answer, or one with another status than 200.
-        """
-        with self._exchange("GET", path) as answer:
-            found: dict[str, Any] = msgspec.json.decode(answer.read())
-            return found
-
-    def stream(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the events of a streamed response, each as soon as it has arrived.
-
-        Raises:
-            DemoFailed: as `retrieve`.
-        """
-        with self._exchange("POST", "/v1/responses", {**request, "stream": True}) as answer:
-            while line := answer.readline():
-                if line.startswith(b"data: {"):
-                    yield msgspec.json.decode(line.removeprefix(b"data: "))
-
-    @contextmanager
-    def open_lanes(self) -> Iterator["Lanes"]:
-        """Open a WebSocket.
-
-        Raises:
-            DemoFailed: it is not accepted, or breaks off, or a frame does not arrive in time.
-        """
-        url = f"ws://{_HOST}:{self._port}/v1/responses"
-        try:
-            with connect(url, open_timeout=_ANSWER_SECONDS, max_size=None, proxy=None) as socket:
-                yield Lanes(socket)
-        except (OSError, WebSocketException, msgspec.DecodeError) as error:
-            raise DemoFailed(f"the WebSocket broke off: {error or type(error).__name__}") from error
-
-    @contextmanager
-    def _exchange(self, method: str, path: str, body: Any = None) -> Iterator[http.client.HTTPResponse]:
-        connection = http.client.HTTPConnection(_HOST, self._port, timeout=_ANSWER_SECONDS)
-        try:
-            content = None if body is None else msgspec.json.encode(body)
-            connection.request(method, path, content, {"content-type": "application/json"})
-            answer = connection.getresponse()
-            if answer.status != 200:
-                shown = answer.read(500).decode(errors="replace")
-                raise DemoFailed(f"{method} {path} was answered with {answer.status}: {shown}")
-            yield answer
-        except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
-            raise DemoFailed(f"{method} {path} broke off: {error or type(error).__name__}") from error
-        finally:
-            connection.close()
-
-
-class Lanes:
-    """One WebSocket.
-
-    Args:
-        socket: where its frames pass.
-    """
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-
-    def create(self, lane: str, request: dict[str, Any]) -> None:
-        """Ask for a response on a lane."""
-        frame = {"type": "response.create", "stream_id": lane, **request}
-        self._socket.send(msgspec.json.encode(frame), text=True)
-
-    def read(self) -> dict[str, Any]:
-        """Return the next event, of whichever lane."""
-        event: dict[str, Any] = msgspec.json.decode(self._socket.recv(_ANSWER_SECONDS))
-        return event
 
 
 class Tour:
@@ -190,41 +73,34 @@ class Tour:
         self._stage = stage
         self._client = Client(stage.port)
 
-    def run(self) -> str:
-        """Give the whole tour and return the id of its last response.
+    def run(self) -> Commands:
+        """Give the whole tour and return command lines to go on with.
 
         Raises:
             ChildFailed: a step failed; carries the gateway's log.
         """
-        try:
-            self._show_addresses()
-            _head(self._console, "A streamed answer, token by token")
+        with self._stage.explain_failure(self._console):
+            self._stage.show(self._console)
+            print_title(self._console, "A streamed answer, token by token")
             first = self._ask(_FIRST_WORDS)
-            _head(self._console, "The same conversation, continued by previous_response_id alone")
+            print_title(self._console, "The same conversation, continued by previous_response_id alone")
             second = self._ask(_NEXT_WORDS, previous_response_id=first["id"])
-            if _FIRST_WORDS not in _text_of(second):
-                raise DemoFailed("the second answer does not know the first message: the history did not arrive")
-            _head(self._console, f"What was stored: GET /v1/responses/{second['id']}")
+            if _FIRST_WORDS not in text_of(second):
+                raise TourFailed("the second answer does not know the first message: the history did not arrive")
+            print_title(self._console, f"What was stored: GET /v1/responses/{second['id']}")
             self._show_stored(second)
-            _head(self._console, "Two forks of it at the same time: lanes of one WebSocket")
+            print_title(self._console, "Two forks of it at the same time: lanes of one WebSocket")
             self._show_forks(second["id"])
-            _head(self._console, "A tool: the model calls it, you run it, the model goes on with what it returned")
+            title = "A tool: the model calls it, you run it, the model goes on with what it returned"
+            print_title(self._console, title)
             self._show_tool()
-        except DemoFailed as failure:
-            self._console.print()
-            raise ChildFailed(f"The tour failed: {failure}.", self._stage.gateway.tail()) from failure
-        return str(second["id"])
-
-    def _show_addresses(self) -> None:
-        table = Table.grid(padding=(0, 3))
-        for name, url, about, port in (
-            ("gateway", self._stage.url, "SQLite in a temporary folder", _GATEWAY_PORT),
-            ("status", f"{self._stage.admin_url}/", "what it does now; /metrics for Prometheus", _ADMIN_PORT),
-            ("simulator", self._stage.simulator_url, "stands in for vLLM", _SIMULATOR_PORT),
-        ):
-            note = about if f":{port}" in url else f"{about}; port {port} was in use"
-            table.add_row(f"[bold]{name}", f"[cyan]{url}", f"[dim]{note}")
-        self._console.print(Padding(table, (0, 2)))
+        url = self._stage.url
+        return (
+            ("an answer as it arrives", write_curl(url, input="Tell me something.", stream=True)),
+            ("go on where the tour ended", write_curl(url, input="And now?", previous_response_id=second["id"])),
+            ("what was stored", f"curl {url}/v1/responses/{second['id']}"),
+            ("what was counted", f"curl {self._stage.admin_url}/metrics"),
+        )
 
     def _ask(self, words: str, **fields: Any) -> dict[str, Any]:
         """Stream one answer to the console and return the response of its terminal event."""
@@ -238,7 +114,7 @@ class Tour:
                 first = first or time.perf_counter() - began
                 self._console.print(last["delta"], end="", style="yellow", markup=False, soft_wrap=True)
         if last.get("type") != "response.completed":
-            raise DemoFailed(f"the stream ended with {last.get('type', 'nothing')}: {last.get('response', last)}")
+            raise TourFailed(f"the stream ended with {last.get('type', 'nothing')}: {last.get('response', last)}")
         took = time.perf_counter() - began
         facts = f"{count} events · first token after {first * 1000:.0f} ms, all after {took * 1000:.0f} ms"
         self._console.print(f"\n         [dim]{facts}")
@@ -250,17 +126,17 @@ class Tour:
         asked = self._ask(_TOOL_WORDS, tools=[_TOOL])
         call = next((item for item in asked["output"] if item.get("type") == "function_call"), None)
         if call is None:
-            raise DemoFailed("the model did not call the tool")
+            raise TourFailed("the model did not call the tool")
         result = str(sum(msgspec.json.decode(call["arguments"]).values()))
         output = {"type": "function_call_output", "call_id": call["call_id"], "output": result}
         answered = self._ask(f"{call['name']} returned {result}", previous_response_id=asked["id"], input=[output])
-        if result not in _text_of(answered):
-            raise DemoFailed("the model does not know what the tool returned")
+        if result not in text_of(answered):
+            raise TourFailed("the model does not know what the tool returned")
 
     def _show_stored(self, expected: dict[str, Any]) -> None:
         stored = self._client.retrieve(f"/v1/responses/{expected['id']}")
         if stored != expected:
-            raise DemoFailed("the stored response is not the one that was streamed")
+            raise TourFailed("the stored response is not the one that was streamed")
         shown = {name: _shorten(stored.get(name)) for name in _SHOWN_FIELDS}
         self._console.print_json(data=shown, indent=2, ensure_ascii=False)
         self._console.print("… and the fields of the request", style="dim")
@@ -278,12 +154,12 @@ class Tour:
                 if kind == "response.output_text.delta":
                     pieces.append((lane, event["delta"]))
                 elif kind == "response.completed":
-                    ended[lane] = _text_of(event["response"])
+                    ended[lane] = text_of(event["response"])
                 elif kind in ("response.failed", "error"):
-                    raise DemoFailed(f"the fork on lane '{lane}' failed: {event}")
+                    raise TourFailed(f"the fork on lane '{lane}' failed: {event}")
         self._print_forks(ended, pieces)
         if not all(_FIRST_WORDS in text for text in ended.values()):
-            raise DemoFailed("a fork does not know the first message: the history did not arrive")
+            raise TourFailed("a fork does not know the first message: the history did not arrive")
 
     def _print_forks(self, answers: dict[str, str], pieces: list[tuple[str, str]]) -> None:
         first = [(f"{lane}:{piece.strip()} ", _FORKS[lane][1]) for lane, piece in pieces[:_SHOWN_PIECES]]
@@ -296,42 +172,11 @@ class Tour:
         self._console.print(f"           [dim]{len(pieces)} pieces of text, the lane changed {changes} times")
 
 
-def _head(console: Console, title: str) -> None:
-    console.print()
-    console.print(f"━━ {title}", style="bold green", markup=False, soft_wrap=True)
-
-
-def _suggest(console: Console, stage: Stage, response_id: str) -> None:
-    url = stage.url
-    _head(console, "Try it yourself")
-    for about, line in (
-        ("an answer as it arrives", _curl_create(url, input="Tell me something.", stream=True)),
-        ("go on where the tour ended", _curl_create(url, input="And now?", previous_response_id=response_id)),
-        ("what was stored", f"curl {url}/v1/responses/{response_id}"),
-        ("what was counted", f"curl {stage.admin_url}/metrics"),
-    ):
+def _suggest(console: Console, commands: Commands) -> None:
+    print_title(console, "Try it yourself")
+    for about, line in commands:
         console.print(f"  # {about}", style="dim", markup=False)
         console.print(f"  {line}", markup=False, soft_wrap=True)
-
-
-def _curl_create(url: str, **fields: Any) -> str:
-    body = msgspec.json.encode({"model": "sim", **fields}).decode()
-    return f"curl -N {url}/v1/responses -H 'content-type: application/json' -d '{body}'"
-
-
-@contextmanager
-def _running(console: Console) -> Iterator[Stage]:
-    """Start a stage; it is stopped, the gateway first, and its folder removed whatever happens."""
-    console.print(f"[bold]Responses Gateway {__version__}[/] [dim]· demo")
-    with ExitStack() as ending:
-        folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="gateway-demo-")))
-        stage = Stage(folder)
-        with console.status("starting") if console.is_terminal else ExitStack():
-            ending.callback(stage.simulator.stop)
-            stage.simulator.start(f"{stage.simulator_url}/health")
-            ending.callback(stage.gateway.stop)
-            stage.gateway.start(f"{stage.url}/readyz")
-        yield stage
 
 
 def _say_goodbye(console: Console) -> None:
@@ -345,10 +190,6 @@ def _wait(console: Console, stage: Stage) -> None:
     while True:
         stage.check()
         time.sleep(_WATCH_SECONDS)
-
-
-def _text_of(response: dict[str, Any]) -> str:
-    return "".join(part.get("text", "") for item in response["output"] for part in item.get("content", ()))
 
 
 def _shorten(value: Any) -> Any:

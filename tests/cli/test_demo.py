@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from gateway.cli import children, demo
+from gateway.cli import children, demo, stage
 from gateway.cli.children import Child, ChildFailed, choose_ports
 
 CODE = "from gateway.cli.main import main; main()"
@@ -162,14 +162,14 @@ def test_the_tail_of_a_long_log_is_its_end(tmp_path):
 
 
 def test_a_failed_start_ends_with_1_and_the_log(monkeypatch):
-    class Broken(demo.Stage):
+    class Broken(stage.Stage):
         def __init__(self, folder: Path) -> None:
             super().__init__(folder)
             self.gateway = Child("gateway", ["serve", "--set", "server.prot=1"], folder)
 
     monkeypatch.setattr(demo, "Stage", Broken)
     # Where the demo likes to be, another one may answer by now.
-    monkeypatch.setattr(demo, "choose_ports", lambda *preferred: choose_ports(*[0] * len(preferred)))
+    monkeypatch.setattr(stage, "choose_ports", lambda *preferred: choose_ports(*[0] * len(preferred)))
     result = CliRunner().invoke(demo.command, ["--once"])
     assert result.exit_code == 1
     assert "The gateway ended with exit code 2." in result.output
@@ -177,10 +177,10 @@ def test_a_failed_start_ends_with_1_and_the_log(monkeypatch):
 
 
 def test_a_failed_step_is_named(tmp_path):
-    stage = demo.Stage(tmp_path)
+    played = stage.Stage(tmp_path)
     (tmp_path / "gateway.log").write_text("the reason\n")
     with pytest.raises(ChildFailed, match=r"The tour failed: POST /v1/responses broke off: .*refused") as failure:
-        demo.Tour(Console(file=io.StringIO()), stage).run()
+        demo.Tour(Console(file=io.StringIO()), played).run()
     assert failure.value.log == "the reason"
 
 
@@ -225,7 +225,7 @@ def test_events_are_seen_as_they_arrive():
     with Scripted(
         HEAD + chunk('event: a\ndata: {"type":"a"}\n\n'), chunk('data: {"type":"b"}\n\ndata: [DONE]\n\n') + "0\r\n\r\n"
     ) as server:
-        events = demo.Client(server.port).stream({"model": "sim"})
+        events = stage.Client(server.port).stream({"model": "sim"})
         assert next(events) == {"type": "a"}
         server.go_on.set()
         assert list(events) == [{"type": "b"}]
@@ -234,16 +234,16 @@ def test_events_are_seen_as_they_arrive():
 def test_another_status_is_a_failure():
     with (
         Scripted("HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nwhere") as server,
-        pytest.raises(demo.DemoFailed, match="GET /v1/models was answered with 404: where"),
+        pytest.raises(stage.TourFailed, match="GET /v1/models was answered with 404: where"),
     ):
-        demo.Client(server.port).retrieve("/v1/models")
+        stage.Client(server.port).retrieve("/v1/models")
 
 
 def test_a_socket_that_is_refused_is_a_failure():
     with (
         Scripted("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n") as server,
-        pytest.raises(demo.DemoFailed, match=r"the WebSocket broke off: .*426"),
-        demo.Client(server.port).open_lanes(),
+        pytest.raises(stage.TourFailed, match=r"the WebSocket broke off: .*426"),
+        stage.Client(server.port).open_lanes(),
     ):
         pass
 
@@ -302,7 +302,7 @@ REFUSED = [{"type": "error", "stream_id": "left", "error": {"message": "why"}}]
     ],
 )
 def test_a_wrong_answer_fails_the_tour(tmp_path, client, reason):
-    tour = demo.Tour(Console(file=io.StringIO()), demo.Stage(tmp_path))
+    tour = demo.Tour(Console(file=io.StringIO()), stage.Stage(tmp_path))
     tour._client = client
     with pytest.raises(ChildFailed, match=reason):
         tour.run()
