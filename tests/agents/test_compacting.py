@@ -285,6 +285,19 @@ async def test_a_trigger_compacts_the_root_and_keeps_all_calls(transport):
     site.assert_at_rest()
 
 
+@pytest.mark.agents(132)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_trigger_is_the_last_item(transport):
+    site = Site({"/root": [[say("one")]]})
+    parent = await site.post()
+    given = [{"type": "compaction_trigger"}, {"type": "message", "role": "user", "content": "More."}]
+    with pytest.raises(Refused) as refused:
+        await site.answer(transport, previous_response_id=parent["id"], input=given)
+    assert refused.value.status == 400
+    assert (len(site.upstream), len(site.store.appended)) == (1, 1)
+    site.assert_at_rest()
+
+
 @pytest.mark.agents(115, 127)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_what_arrives_during_a_summary_comes_behind_it(transport):

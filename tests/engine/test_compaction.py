@@ -168,6 +168,7 @@ def toolbox(output=LONG_TEXT):
     return ScriptedTools({"look": look}, known=[tool("look")])
 
 
+@pytest.mark.agents(133)
 @pytest.mark.checklist(709)
 @both_ways
 async def test_a_window_that_tools_made_long_is_compacted_between_rounds(way):
@@ -431,6 +432,7 @@ async def test_a_trigger_on_a_connection():
     assert connection.sent == ["q1", noted("n"), "q2"]
 
 
+@pytest.mark.agents(132)
 @pytest.mark.checklist(708)
 @pytest.mark.parametrize("given", [[TRIGGER, user("q")], [user("q"), TRIGGER, TRIGGER]])
 async def test_a_trigger_must_be_the_last_item(given):

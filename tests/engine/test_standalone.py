@@ -51,6 +51,7 @@ def texts(items):
 # ---------------------------------------------------------------- a shorter conversation
 
 
+@pytest.mark.agents(134)
 @pytest.mark.checklist(710)
 async def test_the_answer_is_the_users_messages_and_one_note():
     questions = Questions(whole(says("Asked: products. Open: 7 times 7.")))

@@ -158,6 +158,7 @@ def test_what_is_wrong_is_refused_alike_before_anything_is_asked(
     assert upstream.calls(model) == []
 
 
+@pytest.mark.agents(134)
 @pytest.mark.checklist(710)
 def test_the_route_returns_what_goes_on(gateway: Gateway, upstream: Upstream, model: str, caller: Client) -> None:
     rows = gateway.rows()
