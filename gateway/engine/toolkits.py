@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.engine.plan import Caller
 from gateway.ports import ToolContext, Toolkit, Tools
+from gateway.protocol.agents.actions import ACTIONS
 from gateway.protocol.requests import CreateRequest
 from gateway.protocol.turn import Turn
 
@@ -25,12 +26,13 @@ def find_tools(
     """
     if not request.toolset.hosted or tools is None or not request.generate:
         return None
+    names = request.toolset.names
     context = ToolContext(
         principal=caller.principal,
         response_id=turn.response.id,
         include=frozenset(request.fields.include or ()),
         items=items,
         first_new=first_new,
-        names=request.toolset.names,
+        names=names if request.agents is None else names.union(ACTIONS),
     )
     return partial(tools.open, request.toolset.hosted, context)

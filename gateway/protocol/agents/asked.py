@@ -229,10 +229,11 @@ def _check_names(tools: Sequence[Any], path: str) -> None:
     for index, tool in enumerate(tools):
         if not isinstance(tool, dict):
             continue
-        name, kind, place = tool.get("name"), tool.get("type"), f"{path}[{index}]"
-        if kind == "namespace" and isinstance(tool.get("tools"), list):
-            _check_names(tool["tools"], f"{place}.tools")
-        elif kind in ("function", "custom") and isinstance(name, str) and name in ACTIONS:
+        name, place = tool.get("name"), f"{path}[{index}]"
+        if tool.get("type") == "namespace":
+            members = tool.get("tools")
+            _check_names(members if isinstance(members, list) else (), f"{place}.tools")
+        elif isinstance(name, str) and name in ACTIONS:
             raise InvalidRequest(
                 f"'{place}.name' is '{name}', which is what an action of the agents is called. Give it another name.",
                 code="invalid_value",

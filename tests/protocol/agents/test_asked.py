@@ -132,7 +132,7 @@ def test_what_it_may_stand_beside(given: dict[str, Any]) -> None:
 @pytest.mark.agents(10)
 @pytest.mark.parametrize("name", ACTIONS)
 def test_tools_must_not_have_the_names_of_actions(name: str) -> None:
-    for kind in ("function", "custom"):
+    for kind in ("function", "custom", "made_up"):
         named = {"type": kind, "name": name}
         assert refusal(tools=[named]) == ("tools[0].name", "invalid_value")
         other = {"type": kind, "name": f"{name}s"}
