@@ -12,10 +12,11 @@ import http.client
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -98,13 +99,14 @@ class Player:
 
     Attributes:
         faults: what was found, in words.
+        way: how it asks.
     """
 
     def __init__(self, gateway: EmbeddedGateway, recorder: Recorder, way: str, common: Json) -> None:
         self.faults: list[str] = []
         self._gateway = gateway
         self._recorder = recorder
-        self._way = way
+        self.way = way
         self._common = common
 
     def play(self, given: Any, **fields: Any) -> tuple[Json, list[Round]]:
@@ -121,7 +123,8 @@ class Player:
         else:
             self.expect(answer.status == 404, "it is stored")
         if events:
-            done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+            ended = [event for event in events if event["type"] == "response.output_item.done"]
+            done = [event["item"] for event in sorted(ended, key=itemgetter("output_index"))]
             self.expect(done == response["output"], "the streamed items are others than those of the end")
         usage = response["usage"]
         billed = (usage["input_tokens"], usage["output_tokens"])
@@ -146,15 +149,15 @@ class Player:
             self.faults.append(fault)
 
     def _ask(self, body: Json) -> tuple[Json, list[Json]]:
-        if self._way == "websocket":
+        if self.way == "websocket":
             with WebSocket(self._gateway.port, timeout=120) as socket:
                 events = ask(socket, body.pop("model"), body.pop("input"), **body)
             self.faults += judge(events)
             return final(events), events
-        answer = create(self._gateway.port, {**body, "stream": self._way == "sse"})
+        answer = create(self._gateway.port, {**body, "stream": self.way == "sse"})
         if answer.status != 200:
             raise SystemExit(f"{answer.status}: {answer.body!r}")
-        if self._way == "json":
+        if self.way == "json":
             self.faults += judge_response(answer.json)
             return answer.json, []
         self.faults += judge(answer.events)
@@ -245,7 +248,9 @@ SCENARIOS: tuple[Scenario, ...] = (call_and_go_on, carry, converse, approve, dec
 
 
 @contextmanager
-def build_gateway(api: str, upstream: str, server: str, database: str | None) -> Iterator[EmbeddedGateway]:
+def build_gateway(
+    api: str, upstream: str, database: str | None, settings: Mapping[str, str]
+) -> Iterator[EmbeddedGateway]:
     """A gateway on a database of its own unless one is named."""
     with tempfile.TemporaryDirectory() as folder:
         own = {
@@ -255,7 +260,7 @@ def build_gateway(api: str, upstream: str, server: str, database: str | None) ->
             "storage.auto_migrate": "always",
             "server.port": "0",
             "admin.enabled": "false",
-            "mcp.servers.docs.url": server,
+            **settings,
         }
         config = load_config(None, {}, [f"{name}={value}" for name, value in own.items()]).config
         with EmbeddedGateway(config) as gateway:
@@ -270,7 +275,7 @@ def play_all(arguments: argparse.Namespace, server: str) -> Iterator[tuple[str, 
         between.otherwise(recorder.forward)
         between.route("/v1/chat/completions", recorder.forward)
         for api in APIS:
-            with build_gateway(api, between.url, server, arguments.database) as gateway:
+            with build_gateway(api, between.url, arguments.database, {"mcp.servers.docs.url": server}) as gateway:
                 for way, scenario in product(WAYS, SCENARIOS):
                     player = Player(gateway, recorder, way, common)
                     try:
