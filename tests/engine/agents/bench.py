@@ -20,6 +20,7 @@ class TreeBench(Bench):
         script: what each inference of an agent says.
         summaries: what each note about the history of an agent says.
         live: the client is on a WebSocket: outputs may come while the response is made.
+        played: plays something else instead.
         config: sections of the configuration, as for any bench.
     """
 
@@ -30,9 +31,10 @@ class TreeBench(Bench):
         summaries: Mapping[str, Sequence[Turn]] | None = None,
         live: bool = False,
         models: Sequence[Json] = (),
+        played: Any = None,
         **config: Any,
     ) -> None:
-        played = AgentUpstream(script, summaries=summaries, models=models)
+        played = played or AgentUpstream(script, summaries=summaries, models=models)
         super().__init__(played=played, sealer=OpenSealer(), **config)
         self.played = played
         self.live = live

@@ -181,3 +181,30 @@ async def test_what_was_sent_into_a_response_that_is_cancelled_is_answered():
     await settle(5)
     task.cancel()
     assert await answer is False
+
+
+async def test_an_output_that_no_request_could_bring_is_refused():
+    bench = TreeBench({ROOT: [ASKS, [say("done")]]}, live=True)
+    listener, _ = await bench.start()
+    told = await until_told(listener, "output_item.done")
+    image = [{"type": "input_image", "image_url": "http://elsewhere/a.png"}]
+    made = bench.engine.runs.inject(
+        id_of(told), [{"type": "function_call_output", "call_id": "ask_1", "output": image}]
+    )
+    assert await made is True
+    told += await listener.take_all()
+    (failed,) = [event for event in told if event["type"] == "response.inject.failed"]
+    assert failed["error"]["code"] == "invalid_input"
+    assert failed["input"][0]["output"] == image
+
+
+async def test_what_is_too_long_to_be_sent_back_is_no_reason_to_end_the_response():
+    bench = TreeBench({ROOT: [ASKS]}, live=True, responses={"max_stream_event_bytes": 4_000})
+    listener, _ = await bench.start()
+    told = await until_told(listener, "output_item.done")
+    assert await bench.inject(id_of(told), ("ask_2", "x" * 4_000)) is True
+    told += await listener.take_all()
+    assert told[-1]["type"] == "response.completed"
+    (failed,) = [event for event in told if event["type"] == "response.inject.failed"]
+    assert failed["input"] == []
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))

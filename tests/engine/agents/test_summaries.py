@@ -7,6 +7,8 @@ from engine.agents.bench import ALPHA, BETA, ROOT, TreeBench
 from engine.doubles import settle
 from harness.agents import call, fail, follow, gate, interrupt, listing, say, send, spawn, spend, wait
 
+from gateway.protocol.errors import UpstreamRefused
+
 LONG = "word " * 4000
 LIMIT = [{"type": "compaction", "compact_threshold": 4000}]
 
@@ -233,3 +235,24 @@ async def test_a_client_that_leaves_during_a_summary_takes_it_along():
     task.cancel()
     await asyncio.wait([task])
     assert bench.played.running == []
+
+
+async def test_a_conversation_of_one_agent_that_was_summarized_goes_on_as_that_of_the_root():
+    bench = TreeBench({"": [[say(LONG)], [say("short")]], ROOT: [[say("done")]]}, summaries={"": [[say("NOTE")]]})
+    first = await bench.answer(multi_agent=None)
+    second = await bench.answer(
+        multi_agent=None, context_management=LIMIT, previous_response_id=first["id"], input="go on"
+    )
+    assert [item["type"] for item in second["output"]] == ["compaction", "message"]
+    third = await bench.answer(previous_response_id=second["id"], input="and on")
+    assert third["status"] == "completed"
+    texts = bench.played.of(ROOT)[0].texts
+    assert LONG not in texts
+    assert ["NOTE" in text for text in texts] == [False, False, True, False, False]
+
+
+async def test_a_trigger_whose_summary_fails_fails_the_response():
+    bench = TreeBench({ROOT: [[say("done")]]}, summaries={ROOT: [[fail(500)]]})
+    first = await bench.answer()
+    with pytest.raises(UpstreamRefused):
+        await bench.stream(previous_response_id=first["id"], input=[{"type": "compaction_trigger"}])

@@ -129,3 +129,45 @@ async def test_the_toolkit_is_closed_whatever_happens(leaves):
         bench.played.release("hold")
         await listener.take_all()
     assert tools.closed == 1
+
+
+async def test_calls_run_one_by_one_where_the_client_wants_that():
+    opened = asyncio.Event()
+    tools = ScriptedTools({"look": when(opened, "seen")}, known=[LOOK])
+    bench = TreeBench({ROOT: [[LOOKS, LOOKS], [say("done")]]}, tools=tools)
+    listener, _ = await bench.start(tools=[MCP], parallel_tool_calls=False)
+    await settle(100)
+    assert len(tools.calls) == 1
+    opened.set()
+    await listener.take_all()
+    assert len(tools.calls) == 2
+
+
+async def test_what_a_tool_returns_may_be_too_much_for_the_response():
+    tools = ScriptedTools({"look": always(returned("x" * 30_000))}, known=[LOOK])
+    bench = TreeBench({ROOT: [[LOOKS]]}, tools=tools, responses={"max_retained_bytes": 20_000})
+    told = await bench.stream(tools=[MCP])
+    assert told[-1]["type"] == "response.failed"
+    assert told[-1]["response"]["error"]["resource"] == "max_retained_bytes"
+
+
+async def test_a_tool_that_is_gone_when_its_call_is_approved_is_told_as_gone():
+    tools = ScriptedTools({"pay": always(returned("paid"))}, known=[PAY])
+    bench = TreeBench({ROOT: [[PAYS], [say("done")]]}, tools=tools)
+    first = await bench.answer(tools=[MCP])
+    tools.known = [LOOK]
+    approval = {"type": "mcp_approval_response", "approval_request_id": first["output"][0]["id"], "approve": True}
+    second = await bench.answer(tools=[MCP], previous_response_id=first["id"], input=[approval])
+    assert kinds(second) == [("message", ROOT)]
+    assert tools.calls == []
+    assert bench.played.of(ROOT)[1].texts[-1] == "The tool is not offered any more."
+
+
+async def test_what_was_approved_and_run_is_not_run_again():
+    tools = ScriptedTools({"pay": always(returned("paid"))}, known=[PAY])
+    bench = TreeBench({ROOT: [[PAYS], [say("done")], [say("more")]]}, tools=tools)
+    first = await bench.answer(tools=[MCP])
+    approval = {"type": "mcp_approval_response", "approval_request_id": first["output"][0]["id"], "approve": True}
+    second = await bench.answer(tools=[MCP], previous_response_id=first["id"], input=[approval])
+    await bench.answer(tools=[MCP], previous_response_id=second["id"], input="go on")
+    assert len(tools.calls) == 1
