@@ -7,7 +7,7 @@ from engine.agents.bench import ALPHA, BETA, ROOT, TreeBench
 from engine.doubles import settle
 from harness.agents import call, cut, fail, gate, interrupt, listing, say, spawn, think, wait
 
-GAMMA = "/root/gamma"
+from gateway.protocol.errors import UpstreamRefused
 
 
 def outputs(response, agent):
@@ -371,3 +371,51 @@ async def test_a_client_that_leaves_takes_everything_with_it_whenever_it_does():
         seats = bench.engine.routing.default.seats
         assert (seats.running.now, seats.waiting.now, bench.metrics.agents_active.now) == (0, 0, 0)
         assert turns < 500
+
+
+async def test_a_gateway_that_stops_ends_what_agents_do():
+    bench = TreeBench({ROOT: [[spawn("alpha")], [gate("never"), say("x")]], ALPHA: [[gate("never"), say("x")]]})
+    listener, _ = await bench.start()
+    await bench.played.reached("never")
+    await settle(50)
+    assert bench.engine.cut_off() == 1
+    told = await listener.take_all()
+    assert told[-1]["type"] == "response.failed"
+    assert told[-1]["response"]["error"]["code"] == "server_is_overloaded"
+    assert bench.played.running == []
+
+
+async def test_a_client_is_told_that_its_response_has_begun_although_no_server_has_answered_yet():
+    bench = TreeBench({ROOT: [[gate("hold"), say("done")]]}, server={"commit_after_seconds": 5})
+    listener, _ = await bench.start()
+    await asyncio.sleep(4)
+    assert listener.take() == []
+    await asyncio.sleep(2)
+    assert types(listener.take()) == ["created", "in_progress"]
+    bench.played.release("hold")
+    assert (await listener.take_all())[-1]["type"] == "response.completed"
+
+
+async def test_a_root_that_is_refused_before_anything_was_told_is_the_answer():
+    bench = TreeBench({ROOT: [[fail(429)]]})
+    with pytest.raises(UpstreamRefused):
+        await bench.stream()
+
+
+async def test_a_conversation_with_its_client_goes_on_from_what_was_stored():
+    bench = TreeBench(
+        {
+            ROOT: [[spawn("alpha"), wait()], [say("done")], [say("more")]],
+            ALPHA: [[call("get_proposal", id="ask_1")], [say("x")]],
+        }
+    )
+    first = await bench.answer()
+    output = {"type": "function_call_output", "call_id": "ask_1", "output": "six weeks"}
+    second = await bench.answer(previous_response_id=first["id"], input=[output])
+    assert [(item["type"], item["agent"]["agent_name"]) for item in second["output"]] == [
+        ("message", ALPHA), ("agent_message", ROOT), ("message", ROOT),
+    ]  # fmt: skip
+    assert bench.played.of(ALPHA)[1].texts[-1] == "six weeks"
+    third = await bench.answer(previous_response_id=second["id"], input="and?")
+    assert bench.played.of(ROOT)[2].texts[-2:] == ["done", "and?"]
+    assert third["previous_response_id"] == second["id"]
