@@ -55,7 +55,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Clients get folders of their own: they want other versions than the gateway, and Codex alone takes 400 MB.
 $(CLIENTS): $(STAMP) tests/clients/package.json tests/clients/requirements.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt openai -e '.[deploy]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
 	@$(BIN)/python -m venv $(VENV)/clients/python
 	@$(VENV)/clients/python/bin/python -m pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
 	@cp tests/clients/package.json $(VENV)/clients/
