@@ -191,5 +191,11 @@ class Routes:
         return lost
 
     def _oldest(self) -> Route | None:
-        idle = [route for route in self._ended.values() if route.steers.phase is not SteerPhase.PASSING]
-        return next((route for route in idle if not route.steers.waiting), idle[0] if idle else None)
+        oldest = None
+        for route in self._ended.values():
+            if route.steers.phase is SteerPhase.PASSING:
+                continue
+            if not route.steers.waiting:
+                return route
+            oldest = oldest or route
+        return oldest

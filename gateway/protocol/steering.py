@@ -15,6 +15,7 @@ from gateway.protocol.errors import INVALID_REQUEST, InvalidRequest
 from gateway.protocol.inputs import read_input
 from gateway.protocol.items import CLIENT_CALLS, CustomToolCall, FunctionCall, OutputItem
 
+_CALLS = (FunctionCall, CustomToolCall)
 _APPROVAL = "mcp_approval_request"
 _MESSAGE_FIELDS = frozenset({"type", "role", "content"})
 _PARTS = ("input_text", "input_image", "input_file")
@@ -248,7 +249,7 @@ def list_required(output: Iterable[OutputItem]) -> list[dict[str, Any]]:
     """Return a stub of each input that a response's output asks its client for, in the order of the calls."""
     stubs = []
     for told in output:
-        item: Any = to_builtins(told) if isinstance(told, FunctionCall | CustomToolCall) else told
+        item: Any = to_builtins(told) if isinstance(told, _CALLS) else told
         if not isinstance(item, dict):
             continue
         kind = item.get("type")

@@ -4,6 +4,7 @@ import pytest
 from protocol.test_steering import STUBS, a_steer
 
 from gateway.protocol.errors import RateLimitExceeded
+from gateway.protocol.injection import Standing
 from gateway.protocol.requests import RequestPolicy
 from gateway.protocol.response_routes import Route, RouteLimits, Routes
 
@@ -66,6 +67,14 @@ def test_what_waits_with_steers_stays_longest():
     assert lost == []
     _, lost = run(routes, "resp_4", steers=1, required=STUBS)
     assert [route.response_id for route in lost] == ["resp_0"]
+
+
+def test_where_a_response_stands_for_those_who_inject():
+    alone, tree = a_route("resp_1"), a_route("resp_2")
+    tree.agents = True
+    assert (alone.standing, tree.standing) == (Standing.ALONE, Standing.WORKING)
+    tree.end(3, 0.0)
+    assert tree.standing is Standing.ENDED
 
 
 def test_what_passes_its_steers_on_is_never_forgotten():

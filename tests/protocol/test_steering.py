@@ -1,11 +1,24 @@
 """The steers of one response: what it takes, where they go, and that each has one fate."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.protocol import codec
 from gateway.protocol.items import FunctionCall, Message
-from gateway.protocol.steering import STEER_MOVES, Steer, SteerPhase, SteerQueue, SteerRefusal, list_required
+from gateway.protocol.steering import (
+    STEER_MOVES,
+    Steer,
+    SteerPhase,
+    SteerQueue,
+    SteerRefusal,
+    draw,
+    fail_steer,
+    list_required,
+    read_steer,
+)
 
 STUBS = [{"type": "function_call_output", "call_id": "c", "name": "f"}]
 
@@ -192,3 +205,73 @@ def test_each_steer_has_one_fate_whatever_happens(data):
         assert numbers == sorted(numbers)
     if queue.phase in (SteerPhase.COMPLETED, SteerPhase.INACTIVE):
         assert not queue.waiting
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def read(given, stray=None):
+    return read_steer(given, stray=stray, max_items=3, remote_images=False)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "x",
+        [{"role": "user", "content": "x"}],
+        [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}],
+    ],
+)
+def test_a_steer_holds_messages_of_the_user(given):
+    (item,) = read(given)
+    assert (item["type"], item["role"]) == ("message", "user")
+
+
+@pytest.mark.agents(104)
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("", "neither may be empty"),
+        ([], "neither may be empty"),
+        (None, "'input' must be"),
+        ({"role": "user"}, "'input' must be"),
+        (["x"], "'input[0]'"),
+        ([{"role": "user", "content": "x"}, {"role": "system", "content": "x"}], "'input[1]'"),
+        ([{"type": "function_call_output", "call_id": "c", "output": "x"}], "role 'user'"),
+        ([{"role": "user", "content": "x", "id": "msg_1"}], "not 'id'"),
+        ([{"role": "user", "content": ""}], "'input[0].content'"),
+        ([{"role": "user", "content": ["x"]}], "'input[0].content[0].type'"),
+        ([{"role": "user", "content": [{"type": "output_text", "text": "x"}]}], "input_text, input_image, input_file"),
+        ([{"role": "user", "content": [{"type": "input_text"}]}], "'input[0].content[0].text'"),
+        ([{"role": "user", "content": [{"type": "input_image", "image_url": "http://x/"}]}], "data: URL"),
+        ([{"role": "user", "content": "x"}] * 4, "at most 3"),
+    ],
+)
+def test_anything_else_is_refused_with_what_is_wrong(given, words):
+    with pytest.raises(SteerRefusal, match=re.escape(words)) as refused:
+        read(given)
+    assert refused.value.code == "invalid_input"
+
+
+def test_a_member_that_does_not_belong_is_named():
+    with pytest.raises(SteerRefusal, match="'stream_id' does not belong here") as refused:
+        read("x", stray="stream_id")
+    told = fail_steer("resp_1", "x", refused.value)
+    assert told.error.code == "invalid_input"
+    assert codec.decode(codec.encode(told))["steer"] == {"previous_response_id": "resp_1", "input": "x"}
+
+
+def test_what_is_told_of_a_steer():
+    steer = a_steer()
+    named = {"id": "steer_0", "previous_response_id": "resp_1"}
+    assert codec.decode(codec.encode(steer.accepted))["steer"] == named
+    pending = codec.decode(codec.encode(steer.wait_for(STUBS)))
+    assert (pending["steer"], pending["reason"]) == (named, "waiting_for_required_input")
+    assert pending["required_input"] == STUBS
+    told = codec.decode(codec.encode(steer.fail(SteerRefusal("response_not_active", "Over."))))
+    assert told["steer"] == {**named, "input": "steer 0"}
+    assert told["error"] == {"type": "invalid_request_error", "code": "response_not_active", "message": "Over."}
+
+
+def test_the_table_can_be_drawn():
+    assert draw().splitlines()[:3] == ["stateDiagram-v2", "    [*] --> running", "    running --> ending"]
