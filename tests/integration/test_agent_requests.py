@@ -82,7 +82,7 @@ def test_and_so_on_a_websocket(gateway: Gateway, model: str) -> None:
             frame = socket.next_event()
             assert (frame["type"], frame["status"], frame["stream_id"]) == ("error", 400, "a")
             assert (frame["error"]["param"], frame["error"]["code"]) == (param, code)
-    with WebSocket(gateway.port) as socket:
+    with WebSocket(gateway.port, path=f"{RESPONSES}?beta=true") as socket:
         socket.create(model, multi_agent=ON)
         assert socket.next_event()["error"]["param"] == "multi_agent"
 

@@ -37,6 +37,9 @@ async def test_a_tree_is_read_with_all_of_its_chain(store):
     assert list(history.tree) == [*first.agents, *second.agents]
     assert (history.items, history.responses, history.settled) == ((), 2, True)
     assert await tree_of(store, first) == first.agents
+    # It is its owner's, and what is told of it are its items.
+    assert await tree_of(store, first, "bob") is None
+    assert await store.response("local", first.id) == make_response(*first.items, id=first.id)
 
 
 @pytest.mark.agents(88)
@@ -46,6 +49,15 @@ async def test_forks_share_what_came_before_and_nothing_else(store):
     await append_all(store, parent, one, other)
     assert await tree_of(store, one) == [*parent.agents, *one.agents]
     assert await tree_of(store, other) == [*parent.agents, *other.agents]
+    # One that changed nothing, and one with states that are no text.
+    idle = make_response(parent_id=one.id, agents=[])
+    odd = make_response(parent_id=idle.id, agents=[make_agent(state=bytes(range(256))), make_agent(state=b"")])
+    await append_all(store, idle, odd)
+    assert await tree_of(store, idle) == [*parent.agents, *one.agents]
+    assert await tree_of(store, odd) == [*parent.agents, *one.agents, *odd.agents]
+    stored = [parent, one, other, idle, odd]
+    assert await store.stored_bytes("local") == sum(response.size for response in stored)
+    assert odd.size == len(odd.snapshot) + 256
 
 
 async def test_a_chain_that_becomes_a_tree(store):
@@ -56,33 +68,6 @@ async def test_a_chain_that_becomes_a_tree(store):
     assert (list(history.tree), history.items, history.responses) == (tree.agents, (), 3)
     before = await store.history("local", single[-1].id)
     assert (before.tree, len(before.items)) == (None, 4)
-
-
-async def test_a_response_that_changed_no_agent_is_of_the_tree(store):
-    parent = make_tree(None)
-    idle = make_response(parent_id=parent.id, agents=[])
-    await append_all(store, parent, idle)
-    assert await tree_of(store, idle) == parent.agents
-
-
-async def test_what_is_told_of_a_response_has_its_items(store):
-    tree = make_tree(None, "alpha")
-    await store.append(tree)
-    told = await store.response("local", tree.id)
-    assert told == make_response(*tree.items, id=tree.id)
-
-
-async def test_any_state_survives(store):
-    rows = [make_agent(state=bytes(range(256))), make_agent(state=b"", path="/root/a", status="interrupted")]
-    tree = make_response(agents=rows)
-    await store.append(tree)
-    assert await tree_of(store, tree) == rows
-
-
-async def test_a_tree_belongs_to_its_owner(store):
-    tree = make_tree(None)
-    await store.append(tree)
-    assert await tree_of(store, tree, "bob") is None
 
 
 async def test_agents_count_and_items_of_trees_do_not(open_store):
@@ -113,12 +98,6 @@ async def test_trees_are_bounded_in_responses(open_store):
     assert len(await tree_of(store, second)) == 2
     with pytest.raises(InvalidRequest, match="history_max_responses"):
         await store.history("local", third.id)
-
-
-async def test_sizes_of_agents_add_up(store):
-    tree = make_response(make_item("one"), agents=[make_agent("y" * 1000), make_agent("z", path="/root/z")])
-    await store.append(tree)
-    assert await store.stored_bytes("local") == tree.size == 1001 + len(tree.snapshot) + len(b'{"text":"one"}')
 
 
 async def test_a_hidden_parent_stays_in_the_tree_of_its_children(store):

@@ -131,6 +131,7 @@ async def test_outputs_have_to_fit_the_calls_that_wait() -> None:
         "previous_response_id",
         "previous_response_not_found",
     )
+    assert await client.refusal(principal="bob", previous_response_id=first["id"]) == NOT_FOUND
     second = await client.answer(previous_response_id=first["id"], input=[output("ask_1")])
     assert second["output"][-1]["content"][0]["text"] == "thanks"
 
