@@ -78,6 +78,6 @@ class Coalescer:
         else:
             self._quiet = 0
             self._vain += 1
-            self._metrics.defer(self._metrics.coalescing_rests_total.inc)
+            self._metrics.defer(self._metrics.coalescing_rests_total)
             self._sleep(self._seconds)
         asyncio.get_running_loop().call_soon(self._look)

@@ -120,7 +120,7 @@ class Committer:
         except StorageUnavailable:
             self._metrics.storage_failures_total.inc()
             raise
-        self._metrics.defer(self._metrics.storage_append_seconds.observe, time.perf_counter() - began)
+        self._metrics.defer(self._metrics.storage_append_seconds, time.perf_counter() - began)
         self.note_stored(principal, record.size)
 
     @staticmethod

@@ -125,8 +125,8 @@ class Inference:
             return exchange
         finally:
             metrics = self._metrics
-            metrics.defer(metrics.upstream_requests_total.labels(status).inc)
-            metrics.defer(metrics.upstream_ttfb_seconds.observe, time.perf_counter() - began)
+            metrics.defer(metrics.upstream_requests_total.labels(status))
+            metrics.defer(metrics.upstream_ttfb_seconds, time.perf_counter() - began)
 
     async def _relay(self, exchange: UpstreamExchange) -> None:
         telling = self._telling
@@ -154,7 +154,7 @@ class Inference:
                         await channel.put(batch)
                 if not chunk:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
-        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(FIELD))
+        self._metrics.defer(self._metrics.upstream_line_bytes, self._longest_line + len(FIELD))
 
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""

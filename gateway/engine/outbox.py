@@ -142,7 +142,7 @@ class Outbox:
 
     def _note_first(self) -> None:
         self.first_delta = time.perf_counter()
-        self._metrics.defer(self._metrics.ttft_seconds.observe, self.first_delta - self.began)
+        self._metrics.defer(self._metrics.ttft_seconds, self.first_delta - self.began)
 
     def _refuse(self, number: int) -> ResourceLimitExceeded:
         self._turn.rewind(number)
@@ -150,5 +150,5 @@ class Outbox:
 
     def count(self) -> None:
         """Bring the metric of events up to date; done now and then, and owed at the end."""
-        self._metrics.defer(self._metrics.stream_events_total.inc, self._taken - self._counted)
+        self._metrics.defer(self._metrics.stream_events_total, self._taken - self._counted)
         self._counted = self._taken

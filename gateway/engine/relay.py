@@ -99,8 +99,8 @@ class Relay:
             return answer
         finally:
             metrics = self._metrics
-            metrics.defer(metrics.upstream_requests_total.labels(status).inc)
-            metrics.defer(metrics.upstream_ttfb_seconds.observe, time.perf_counter() - began)
+            metrics.defer(metrics.upstream_requests_total.labels(status))
+            metrics.defer(metrics.upstream_ttfb_seconds, time.perf_counter() - began)
 
 
 def _route(routing: Routing, path: str, body: bytes) -> tuple[Route, bytes]:

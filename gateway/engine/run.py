@@ -254,13 +254,13 @@ class Run:
     def _count_end(self, status: str, error: Exception | None = None) -> None:
         metrics = self._metrics
         transport = self._plan.caller.transport
-        metrics.defer(metrics.responses_total.labels(transport, status).inc)
+        metrics.defer(metrics.responses_total.labels(transport, status))
         seconds = time.perf_counter() - self._outbox.began
-        metrics.defer(metrics.response_seconds.labels(transport, status).observe, seconds)
-        metrics.defer(metrics.retained_bytes.observe, self._turn.ledger.total)
+        metrics.defer(metrics.response_seconds.labels(transport, status), seconds)
+        metrics.defer(metrics.retained_bytes, self._turn.ledger.total)
         if self._telling.channel is not None:
             self._outbox.count()
-            metrics.defer(metrics.stream_event_bytes.observe, self._outbox.largest)
+            metrics.defer(metrics.stream_event_bytes, self._outbox.largest)
         if isinstance(error, ResourceLimitExceeded):
             metrics.limit_breaches_total.labels(error.resource).inc()
         if isinstance(error, GatewayError):

@@ -164,11 +164,11 @@ class Session:
 
     def count(self, outcome: str) -> None:
         """Count what became of a checkpoint: `kept`, `too_large` or `evicted`."""
-        self._metrics.defer(self._metrics.checkpoints_total.labels(outcome).inc)
+        self._metrics.defer(self._metrics.checkpoints_total.labels(outcome))
 
     def count_lookup(self, outcome: str) -> None:
         """Count a continuation that was found here (`hit`) or not (`miss`)."""
-        self._metrics.defer(self._metrics.session_lookups_total.labels(outcome).inc)
+        self._metrics.defer(self._metrics.session_lookups_total.labels(outcome))
 
     def _add(self, size: int) -> None:
         self.bytes += size

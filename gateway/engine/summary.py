@@ -151,8 +151,8 @@ class Summarizer:
             raise
         finally:
             metrics = self._metrics
-            metrics.defer(metrics.upstream_requests_total.labels(status).inc)
-            metrics.defer(metrics.upstream_ttfb_seconds.observe, time.perf_counter() - began)
+            metrics.defer(metrics.upstream_requests_total.labels(status))
+            metrics.defer(metrics.upstream_ttfb_seconds, time.perf_counter() - began)
         body = bytearray()
         try:
             while chunk := await exchange.read():

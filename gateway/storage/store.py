@@ -209,7 +209,7 @@ class SqlStore:
         timeout = self._settings.statement_timeout_seconds + self._settings.busy_timeout_seconds
         began = time.perf_counter()
         found = await self._readers.run(query, timeout=timeout)
-        self._metrics.defer(self._metrics.storage_read_seconds.labels(name).observe, time.perf_counter() - began)
+        self._metrics.defer(self._metrics.storage_read_seconds.labels(name), time.perf_counter() - began)
         return found
 
     async def _examine(self, *, write: bool) -> StoreHealth:

@@ -33,7 +33,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._deferred: defaultdict[Callable[[float], None], list[float]] = defaultdict(list)
+        self._deferred: defaultdict[Counter | Histogram, list[float]] = defaultdict(list)
         self._waiting = 0
         self._watched: dict[Gauge, Callable[[], float]] = {}
         self.registry.register(_BeforeAll(self.refresh))
@@ -178,16 +178,16 @@ class Metrics:
         self.retention_last_sweep_timestamp_seconds = self._gauge(names.RETENTION_LAST_SWEEP)
         self.retention_failures_total = self._counter(names.RETENTION_FAILURES)
 
-    def defer(self, bump: Callable[[float], None], amount: float = 1) -> None:
+    def defer(self, metric: Counter | Histogram, amount: float = 1) -> None:
         """Bump a metric a little later, together with others: a bump here and there costs several times as much.
 
         Whoever reads the registry sees it. For the event loop's thread alone.
 
         Args:
-            bump: `inc` or `observe` of a family without labels, or of a child.
-            amount: what to bump it by.
+            metric: a family without labels, or a child.
+            amount: what to bump it by, or what it is to observe.
         """
-        self._deferred[bump].append(amount)
+        self._deferred[metric].append(amount)
         self._waiting += 1
         if self._waiting >= _DEFERRED_TOGETHER:
             self._settle()
@@ -229,7 +229,7 @@ class Metrics:
             ("reasoning", usage.output_tokens_details.reasoning_tokens),
         ):
             if amount:
-                self.defer(self.tokens_total.labels(model, kind).inc, amount)
+                self.defer(self.tokens_total.labels(model, kind), amount)
 
     def watch_calls(self, upstream: str, load: CallLoad) -> None:
         """Show the calls of an inference server under its name from now on."""
@@ -253,12 +253,11 @@ class Metrics:
 
     def _settle(self) -> None:
         deferred, self._deferred, self._waiting = self._deferred, defaultdict(list), 0
-        for bump, amounts in deferred.items():
-            family = getattr(bump, "__self__", None)
-            if isinstance(family, Histogram):
-                family.observe_all(amounts)
+        for metric, amounts in deferred.items():
+            if isinstance(metric, Histogram):
+                metric.observe_all(amounts)
             else:
-                bump(sum(amounts))
+                metric.inc(sum(amounts))
         self.inter_token_tally.settle()
 
     def _counter(self, metric: Metric) -> Counter:

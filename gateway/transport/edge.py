@@ -219,10 +219,10 @@ class Edge:
         route = scope.get("path_template", _OTHER)
         method = method if method in _METHODS else _OTHER
         metrics = self._metrics
-        metrics.defer(metrics.requests_total.labels(route, method, status).inc)
+        metrics.defer(metrics.requests_total.labels(route, method, status))
         # How long a WebSocket lives says nothing about how soon requests are answered.
         if status != _ACCEPTED:
-            metrics.defer(metrics.request_seconds.labels(route).observe, seconds)
+            metrics.defer(metrics.request_seconds.labels(route), seconds)
         if status >= 400:
             self._note_error(scope, route, status)
         identity: Identity | None = scope["state"].get(STATE_IDENTITY)

@@ -78,7 +78,7 @@ class ResponsesEndpoint:
         principal = scope["state"][STATE_IDENTITY].principal
         with self._engine.admit(principal) as place:
             body = await read_body(scope, receive, server, connection)
-            self._metrics.defer(self._metrics.request_body_bytes.observe, len(body))
+            self._metrics.defer(self._metrics.request_body_bytes, len(body))
             request, route = self._engine.read(body, scope["headers"])
             waits = not request.background
             caller = Caller(

@@ -156,7 +156,7 @@ class LaneConnection:
             return
         self._idle.note_message()
         size = len(message) if isinstance(message, bytes) or message.isascii() else len(message.encode())
-        self._metrics.defer(self._metrics.websocket_message_bytes.observe, size)
+        self._metrics.defer(self._metrics.websocket_message_bytes, size)
         try:
             if isinstance(message, bytes):
                 raise refuse_binary()

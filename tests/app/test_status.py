@@ -72,7 +72,7 @@ async def test_servers_are_told_with_their_load_and_without_their_secrets(gatewa
 async def test_the_database_is_told_without_its_password(gateway):
     metrics = gateway.parts.metrics
     metrics.storage_load.entries.set(4)
-    metrics.defer(metrics.storage_append_seconds.observe, 0.25)
+    metrics.defer(metrics.storage_append_seconds, 0.25)
     metrics.storage_failures_total.inc()
     storage = (await gateway.read_status()).storage
     assert (storage.healthy, storage.detail) == (False, "The disk is full.")
@@ -83,7 +83,7 @@ async def test_the_database_is_told_without_its_password(gateway):
 
 async def test_limits_are_told_beside_what_was_seen(gateway):
     metrics = gateway.parts.metrics
-    metrics.defer(metrics.retained_bytes.observe, 5000)
+    metrics.defer(metrics.retained_bytes, 5000)
     metrics.limit_breaches_total.labels(ResourceLimitExceeded("max_retained_bytes", 1).resource).inc()
     metrics.response_errors_total.labels("request_too_large").inc(2)
     metrics.websocket_errors_total.labels("request_too_large").inc(3)

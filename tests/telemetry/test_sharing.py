@@ -43,7 +43,7 @@ def test_counts_and_observations_of_all_processes_add_up(start, tmp_path):
     for number in (1, 2):
         metrics = start(number)
         metrics.stream_events_total.inc(number)
-        metrics.defer(metrics.ttft_seconds.observe, 0.05)
+        metrics.defer(metrics.ttft_seconds, 0.05)
         metrics.refresh()
     assert read(tmp_path, "gateway_stream_events_total") == 3
     assert read(tmp_path, "gateway_time_to_first_token_seconds_count") == 2

@@ -72,7 +72,7 @@ class AgentInference(Inference):
             ended = await self._inbox.ask(partial(self._take, decoder, chunk))
             if not chunk and not ended:
                 raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
-        self._metrics.defer(self._metrics.upstream_line_bytes.observe, self._longest_line + len(FIELD))
+        self._metrics.defer(self._metrics.upstream_line_bytes, self._longest_line + len(FIELD))
 
     async def _ingest_body(self, exchange: UpstreamExchange) -> None:
         answer = await self._read_body(exchange)
