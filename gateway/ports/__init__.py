@@ -23,7 +23,7 @@ from gateway.ports.background import (
     RunTakeover,
     UnfinishedRun,
 )
-from gateway.ports.callers import ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
+from gateway.ports.callers import LOCAL, ApiKey, Authenticator, Identity, KeyBook, KeysUnreadable
 from gateway.ports.conversations import (
     ConversationAddition,
     ConversationBounds,
@@ -64,6 +64,7 @@ from gateway.ports.tools import (
 from gateway.protocol.agents.stored import StoredAgent
 
 __all__ = [
+    "LOCAL",
     "ApiKey",
     "ApprovedCall",
     "Authenticator",

@@ -1,7 +1,7 @@
 """What is known of callers, and who knows it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -18,6 +18,10 @@ class Identity(Struct, frozen=True, kw_only=True):
     principal: str
     expires_at: float | None = None
     key_id: str | None = None
+
+
+LOCAL: Final = Identity(principal="local")
+"""The owner of everything while callers are not told apart."""
 
 
 class Authenticator(Protocol):

@@ -87,7 +87,7 @@ class UuidIds:
 
 
 def _draw_tails() -> list[str]:
-    """Return the random digits of many ids, with version and variant; all ids in each step, which is ten times faster."""
+    """Return the random digits of many ids, with version and variant; all at once, which takes a tenth of the time."""
     drawn = bytearray(os.urandom(_RANDOM_BYTES * _BATCH))
     drawn[::_RANDOM_BYTES] = drawn[::_RANDOM_BYTES].translate(_VERSION)
     drawn[2::_RANDOM_BYTES] = drawn[2::_RANDOM_BYTES].translate(_VARIANT)

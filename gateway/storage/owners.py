@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Table, and_, func, literal, or_, select, update
 
-from gateway.storage.tables import IS_DESCENDANT, CallerText, conversations, items, responses
+from gateway.storage.tables import IS_DESCENDANT, CallerText, belongs_to, conversations, items, responses
 
 
 class Owned(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class OwnerChange:
 
     def __init__(self, engine: Engine, *, old: str, new: str, batch_rows: int) -> None:
         self._engine = engine
-        self._old = literal(old, CallerText)
+        self._old = old
         self._new = literal(new, CallerText)
         self._batch_rows = batch_rows
 
@@ -53,7 +53,7 @@ class OwnerChange:
         tables = (responses, items, conversations)
         with self._engine.connect() as connection:
             found = [
-                connection.scalar(select(func.count()).select_from(table).where(table.c.principal == self._old)) or 0
+                connection.scalar(select(func.count()).select_from(table).where(belongs_to(table, self._old))) or 0
                 for table in tables
             ]
         return Owned(**dict(zip((table.name for table in tables), found, strict=True)))
@@ -71,7 +71,7 @@ class OwnerChange:
 
     def _walk(self, key: Column[Any], move: Callable[[Connection, Sequence[Any]], Owned]) -> Iterator[Owned]:
         """Go through a table of the former owner's rows in the order of its key."""
-        query = select(key).where(key.table.c.principal == self._old).order_by(key).limit(self._batch_rows)
+        query = select(key).where(belongs_to(key.table, self._old)).order_by(key).limit(self._batch_rows)
         reached: ColumnElement[bool] | None = None
         while True:
             with self._engine.begin() as connection:

@@ -6,7 +6,7 @@ from sqlalchemy import Engine, Table, and_, delete, func, select
 
 from gateway.storage.conversation_sweep import ConversationSweep, owned_by
 from gateway.storage.retention import Owner, Removed, Sweep
-from gateway.storage.tables import conversations, items, responses
+from gateway.storage.tables import belongs_to, conversations, items, responses
 
 
 class Purge:
@@ -51,7 +51,7 @@ class Purge:
             yield Removed(items=gone)
 
     def _count(self, table: Table) -> int:
-        query = select(func.count()).select_from(table).where(table.c.principal == self._principal)
+        query = select(func.count()).select_from(table).where(belongs_to(table, self._principal))
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0
 

@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
 )
 
-from gateway.storage.tables import IS_DESCENDANT, CallerText, conversation_items, items, responses
+from gateway.storage.tables import IS_DESCENDANT, CallerText, belongs_to, conversation_items, items, responses
 
 # Any number but that of the migrations, the same in every version of the gateway.
 _ADVISORY_LOCK = 7_303_014_821_067
@@ -75,7 +75,7 @@ class Owner(Struct, frozen=True, kw_only=True):
 
     def find_roots(self, connection: Connection, *, limit: int | None) -> list[str]:
         """Return the first responses of the owner's trees."""
-        owned = select(responses.c.id).where(responses.c.principal == self.principal, responses.c.parent_id.is_(None))
+        owned = select(responses.c.id).where(belongs_to(responses, self.principal), responses.c.parent_id.is_(None))
         return list(connection.scalars(owned.order_by(responses.c.id).limit(limit)))
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from gateway.ports import Deletion, StoredAgent, StoredItem, StoredResponse
-from gateway.storage.tables import CallerText, agents, conversations, escape_text, items, responses
+from gateway.storage.tables import CallerText, agents, belongs_to, conversations, escape_text, items, responses
 
 ITEM_COLUMNS = (
     items.c.role,
@@ -134,7 +134,7 @@ def sum_bytes(connection: Connection, principal: str) -> int:
     size = func.sum(
         responses.c.item_bytes + func.coalesce(responses.c.agent_bytes, 0) + func.length(responses.c.snapshot)
     )
-    kept = select(size).where(responses.c.principal == principal).scalar_subquery()
+    kept = select(size).where(belongs_to(responses, principal)).scalar_subquery()
     loose = select(func.sum(func.length(items.c.data))).where(
         items.c.principal == principal, items.c.response_id.is_(None)
     )

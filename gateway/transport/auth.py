@@ -2,11 +2,8 @@
 
 from typing import Final
 
-from gateway.ports import Authenticator, Identity
+from gateway.ports import LOCAL, Authenticator, Identity
 from gateway.protocol.errors import Unauthorized
-
-LOCAL: Final = Identity(principal="local")
-"""The owner of everything while callers are not told apart."""
 
 NO_CREDENTIAL: Final = "Send a valid key in the header 'Authorization: Bearer KEY'."
 """What every caller is told whose credential counts for nothing, whatever the reason."""

@@ -9,14 +9,13 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send, WebSocketAcce
 from litestar.types.asgi_types import HeaderScope
 from uvicorn.protocols.utils import ClientDisconnected
 
-from gateway.ports import Authenticator, Clock, Identity, Ids
+from gateway.ports import LOCAL, Authenticator, Clock, Identity, Ids
 from gateway.protocol.errors import GatewayError, Unauthorized, Unavailable
 from gateway.protocol.ids import prefix_of
 from gateway.telemetry import names
 from gateway.telemetry.logs import log_access, request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Span, Tracing
-from gateway.transport.auth import LOCAL
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.hosts import HostPolicy
 from gateway.transport.paths import LIVEZ_PATH, OPEN_PATHS

@@ -15,7 +15,9 @@ from gateway.storage.settings import StoreSettings, database_url
 
 _RESPONSES = 100_000
 _BATCH = 2000
-_INDEX = "ix_responses_principal_id"
+_OWNER = "one-of-many"
+_INDEX = "ix_responses_owners"
+_CREATE_INDEX = f"CREATE INDEX IF NOT EXISTS {_INDEX} ON responses (principal, id) WHERE principal != 'local'"
 
 
 def make_batch(ids: UuidIds) -> list[StoredResponse]:
@@ -23,7 +25,7 @@ def make_batch(ids: UuidIds) -> list[StoredResponse]:
     return [
         StoredResponse(
             id=ids.mint("resp"),
-            principal="local",
+            principal=_OWNER,
             status="completed",
             model="m",
             created_at=1,
@@ -57,11 +59,14 @@ def main() -> None:
         with engine.connect() as connection:
             for _ in range(3):
                 began = time.perf_counter()
-                sum_bytes(connection, "local")
+                sum_bytes(connection, _OWNER)
                 print(f"sum over {_RESPONSES} responses: {(time.perf_counter() - began) * 1000:.0f} ms")
         for _ in range(2):
             for words, statement in (
-                ("with the index", f"CREATE INDEX IF NOT EXISTS {_INDEX} ON responses (principal, id)"),
+                (
+                    "with the index",
+                    _CREATE_INDEX,
+                ),
                 ("without", f"DROP INDEX {_INDEX}"),
             ):
                 with engine.begin() as connection:

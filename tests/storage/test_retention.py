@@ -20,7 +20,7 @@ from gateway.storage.retention import (
     select_deleted_roots,
     select_expired_roots,
 )
-from gateway.storage.tables import agents, conversation_items, conversations, items, responses
+from gateway.storage.tables import agents, belongs_to, conversation_items, conversations, items, responses
 from tests.storage.samples import make_chain, make_item, make_response
 
 
@@ -63,6 +63,21 @@ async def test_a_tree_is_found_by_indexes_only(open_sql_store, database):
         plan = " ".join(str(row) for row in connection.exec_driver_sql(f"{explain} {shown}"))
     assert "ix_responses_descendants" in plan
     assert ("pk_responses" if on_postgresql else "sqlite_autoindex_responses_1") in plan
+
+
+@pytest.mark.parametrize(("owner", "by_index"), [("team-a", True), ("local", False)])
+async def test_the_responses_of_an_owner_are_found_by_index_where_owners_are_told_apart(
+    open_sql_store, database, owner, by_index
+):
+    store = await open_sql_store()
+    statement = select(responses.c.id).where(belongs_to(responses, owner))
+    shown = statement.compile(store._engine, compile_kwargs={"literal_binds": True})
+    on_postgresql = database.get_backend_name() == "postgresql"
+    with store._engine.connect() as connection:
+        connection.execute(text("SET enable_seqscan = off" if on_postgresql else "SELECT 1"))
+        explain = "EXPLAIN" if on_postgresql else "EXPLAIN QUERY PLAN"
+        plan = " ".join(str(row) for row in connection.exec_driver_sql(f"{explain} {shown}"))
+    assert ("ix_responses_owners" in plan) is by_index
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

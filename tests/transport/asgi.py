@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gateway.transport.auth import LOCAL
+from gateway.ports import LOCAL
 from gateway.transport.connection import CONNECTION_EXTENSION
 
 

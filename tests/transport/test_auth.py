@@ -1,8 +1,8 @@
 import pytest
 
-from gateway.ports import Identity
+from gateway.ports import LOCAL, Identity
 from gateway.protocol.errors import Unauthorized
-from gateway.transport.auth import LOCAL, Unauthenticated, require_standing
+from gateway.transport.auth import Unauthenticated, require_standing
 
 
 class Expired(Unauthenticated):

@@ -9,13 +9,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from uvicorn.protocols.utils import ClientDisconnected
 
-from gateway.ports import Identity
+from gateway.ports import LOCAL, Identity
 from gateway.protocol.errors import NotFound, Unauthorized, Unavailable
 from gateway.protocol.ids import UuidIds, is_minted
 from gateway.telemetry.logs import request_id_var, response_id_var
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
-from gateway.transport.auth import LOCAL, Unauthenticated
+from gateway.transport.auth import Unauthenticated
 from gateway.transport.connection import SURPLUS_EXTENSION
 from gateway.transport.edge import Edge
 from gateway.transport.hosts import HostPolicy

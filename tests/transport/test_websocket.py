@@ -9,9 +9,9 @@ from harness.engine import says
 from msgspec import structs
 from transport.client_socket import ScriptedSocket, assert_at_rest, configure, expect_sound, held, until
 
-from gateway.ports import Identity
+from gateway.ports import LOCAL, Identity
 from gateway.protocol.errors import RateLimitExceeded, Unavailable
-from gateway.transport.auth import LOCAL, Unauthenticated
+from gateway.transport.auth import Unauthenticated
 from gateway.transport.edge import STATE_IDENTITY
 from gateway.transport.socket import SOCKET_EXTENSION
 from gateway.transport.websocket import WebSocketEndpoint
