@@ -1,6 +1,5 @@
 """`gateway record`: sessions with a Responses API, frame by frame, in a file."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from gateway.cli.recordings import (
     guess_provider,
     read_bounds,
     read_key,
+    run_stoppable,
     server_options,
     show_line,
 )
@@ -134,7 +134,7 @@ def _record_all(names: tuple[str, ...], options: dict[str, Any]) -> bool:
         try:
             sink = FileSink(path, replace=options["force"])
             try:
-                outcome = asyncio.run(_record(name, settings, sink, provider, quiet=options["quiet"]))
+                outcome = run_stoppable(_record(name, settings, sink, provider, quiet=options["quiet"]))
             finally:
                 sink.close()
         except RecordingFailed as error:

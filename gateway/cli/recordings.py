@@ -1,7 +1,9 @@
 """The options of the commands that make and replay recordings."""
 
+import asyncio
+import signal
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -14,6 +16,7 @@ from gateway.config.certificates import CertificateFileError, trust_file
 from gateway.telemetry.quantities import make_printable
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+_Result = TypeVar("_Result")
 _MAX_KEY_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 160
 _POSITIVE: Final = click.IntRange(min=1)
@@ -107,6 +110,25 @@ def choose_tls(ca_file: str | None, *, insecure: bool) -> ssl.SSLContext | None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def run_stoppable(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run what records; SIGTERM ends it like SIGINT, with the recording's end written.
+
+    Raises:
+        Abort: it was stopped.
+    """
+
+    async def run() -> _Result:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        raise click.Abort from None
 
 
 def guess_provider(url: str) -> str:

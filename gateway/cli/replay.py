@@ -16,6 +16,7 @@ from gateway.cli.recordings import (
     guess_provider,
     read_bounds,
     read_key,
+    run_stoppable,
     server_options,
     show_line,
 )
@@ -116,7 +117,7 @@ def _replay(cassette: "Cassette", options: dict[str, Any]) -> int:
     try:
         sink = FileSink(out, replace=options["force"]) if out is not None else MemorySink()
         provider = guess_provider(options["url"])
-        result = asyncio.run(replay_cassette(cassette, settings, sink, provider=provider, tell=tell))
+        result = run_stoppable(replay_cassette(cassette, settings, sink, provider=provider, tell=tell))
         sink.close()
     except RecordingFailed as error:
         print_error(str(error))

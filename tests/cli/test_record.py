@@ -1,4 +1,7 @@
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -71,6 +74,28 @@ def test_several_scenarios_go_into_a_folder_and_one_that_fails_is_told(tmp_path)
     assert told.exit_code == 1
     assert "R5: the response ended before a sibling wrote anything" in told.stderr
     assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["R1.jsonl", "R5.jsonl"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_recording_that_is_stopped_has_its_end(number, tmp_path):
+    path = tmp_path / "r.jsonl"
+    code = """
+import signal, sys
+from gateway.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main(sys.argv[1:])
+"""
+    with serving(Provider()) as url:
+        arguments = ["record", "--scenario", "R2", "--url", url, "--out", str(path)]
+        command = [sys.executable, "-c", code, *arguments]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            # Nobody answers the second call, so the scenario waits after this.
+            assert any("response.inject.created" in line for line in process.stderr)
+            process.send_signal(number)
+            _, told = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert told.endswith("error: stopped\n")
+    assert load_cassette(path).is_intact
 
 
 def test_nobody_there(tmp_path):
