@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+from typing import NamedTuple
 
-from agents.site import Site, output
+from agents.site import PROPOSAL, CountingStore, Refused, Site, output
 from harness.agent_rules import check_run
 from harness.agents import (
     AgentUpstream,
@@ -22,9 +23,11 @@ from harness.agents import (
     think,
     wait,
 )
+from harness.tools import MCP, ScriptedTools, returned, tool
 
 from gateway.protocol.agents.bounds import Bounds
 from gateway.protocol.agents.tree import Tree
+from gateway.protocol.errors import StorageUnavailable
 
 MOST_AGENTS = 11
 MOST_INFERENCES = 70
@@ -87,8 +90,20 @@ class Models:
                 return [self.ask() for _ in range(random.randint(1, 2))]
         steps = [self.make_action() for _ in range(random.randint(1, 4))]
         if kind == "both":
-            steps.insert(random.randint(0, len(steps)), random.choice((say("Well."), think("hm"), self.ask())))
+            steps.insert(
+                random.randint(0, len(steps)), random.choice((say("Well."), think("hm"), self.ask(), self.look()))
+            )
+        if random.random() < 0.2:
+            steps.append(self.look())
         return steps
+
+    def look(self):
+        return call("mcp__s__look", '{"a": "x"}')
+
+    async def run_tool(self, made):
+        """A tool of the gateway's, in some time."""
+        await asyncio.sleep(self.random.choice((0, 0.01, 3)))
+        return returned(made.arguments)
 
     def ask(self):
         # Few ids, so that agents and rounds share them.
@@ -118,11 +133,32 @@ class Models:
         )
 
 
+class Link(NamedTuple):
+    """One stored response, and the calls that it answered."""
+
+    response: dict
+    answered: list
+
+
+class MoodyStore(CountingStore):
+    """A store that fails now and then."""
+
+    def __init__(self, random):
+        super().__init__()
+        self._random = random
+
+    async def append(self, response):
+        await asyncio.sleep(self._random.choice((0, 0, 0.01)))
+        if self._random.random() < 0.03:
+            raise StorageUnavailable("The disk is full.")
+        await super().append(response)
+
+
 class Life:
     """A chain of responses on one gateway, and a client that answers calls as it likes.
 
     Attributes:
-        chain: what is stored, oldest first: the input, and the response.
+        chain: what is stored, oldest first.
     """
 
     def __init__(self, random):
@@ -131,23 +167,31 @@ class Life:
         self.models = Models(random, self.limit)
         self.site = Site(
             server=self.models.upstream,
+            store=MoodyStore(random),
+            tools=ScriptedTools(known=[tool("look")], behaviours={"look": self.models.run_tool}),
             multi_agent={
                 "max_agents_total": MOST_AGENTS,
                 "wait_max_ms": 60_000,
                 "wait_min_ms": 1000,
                 "max_mailbox_entries": 5,
                 "run_deadline_s": 10**6,
+                "max_tree_bytes": random.choice((10**7, 10**7, 65_536)),
             },
         )
         self.chain = []
-        self.known_calls = {}
-        self.answered = set()
 
     async def live(self):
         """Make a few responses; raises AssertionError for whatever must not be."""
-        for _ in range(3):
-            transport = self.random.choice(("json", "sse", "websocket", "websocket"))
-            response = await (self.converse() if transport == "websocket" else self.ask(transport))
+        for _ in range(4):
+            self.turn_back()
+            transport = self.random.choice(("json", "sse", "leave", *["websocket"] * 4))
+            match transport:
+                case "websocket":
+                    response = await self.converse()
+                case "leave":
+                    response = await self.leave()
+                case _:
+                    response = await self.ask(transport)
             self.site.assert_at_rest()
             assert not self.models.faults, self.models.faults
             if response is None or response["status"] == "failed":
@@ -160,40 +204,62 @@ class Life:
         given += [output(call_id, "late") for call_id in self.pending()]
         fields = {
             "input": given,
+            "tools": [PROPOSAL, MCP],
             "multi_agent": {"enabled": True, "max_concurrent_subagents": self.limit},
             "context_management": [{"type": "compaction", "compact_threshold": THRESHOLD}],
         }
         if self.chain:
-            fields["previous_response_id"] = self.chain[-1][1]["id"]
+            fields["previous_response_id"] = self.chain[-1].response["id"]
+            if self.random.random() < 0.15:
+                fields["input"] = [{"type": "compaction_trigger"}]
         return fields
+
+    def turn_back(self):
+        """Go on from an earlier response, as another one may have."""
+        if self.chain and self.random.random() < 0.2:
+            del self.chain[self.random.randrange(len(self.chain)) :]
+
+    @property
+    def calls(self):
+        """The agents of all calls of the chain for the client, by id."""
+        told = [item for link in self.chain for item in link.response["output"]]
+        return {item["call_id"]: item["agent"]["agent_name"] for item in told if item["type"] == "function_call"}
 
     def pending(self):
         """Calls of the chain without an output."""
-        return [call_id for call_id in self.known_calls if call_id not in self.answered]
+        answered = {call_id for link in self.chain for call_id in link.answered}
+        return [call_id for call_id in self.calls if call_id not in answered]
 
     def note(self, given, response, injected=()):
         """Remember a response that was stored."""
-        self.chain.append((given, response))
-        self.answered |= {item["call_id"] for item in given if "call_id" in item}
-        for item in response["output"]:
-            if item["type"] == "function_call":
-                self.known_calls[item["call_id"]] = item["agent"]["agent_name"]
-        self.answered |= set(injected)
+        if response is not None and response["status"] != "failed":
+            self.chain.append(Link(response, [*(item["call_id"] for item in given if "call_id" in item), *injected]))
 
     async def ask(self, transport):
         fields = self.request()
         if transport == "json":
             request = self.site.request(**fields)
             await request.serve(self.site.endpoint)
-            assert request.status in (200, 500, 502), request.json
+            assert request.status in (200, 502, 503), request.json
             response = request.json if request.status == 200 else None
         else:
-            events = await self.site.stream(**fields)
+            try:
+                events = await self.site.stream(**fields)
+            except Refused:
+                # So it was before the client was told anything.
+                return None
             assert check_run(events, dropped=True) == []
             response = events[-1].get("response")
-        if response is not None and response["status"] != "failed":
-            self.note(fields["input"], response)
+        self.note(fields["input"], response)
         return response
+
+    async def leave(self):
+        """Over HTTP, where the client leaves at some time; returns None, unless it heard of the end."""
+        request = self.site.request(stream=True, **self.request())
+        serving = asyncio.create_task(request.serve(self.site.endpoint))
+        await asyncio.wait([serving], timeout=self.random.choice((0, 0.01, 1, 30)))
+        request.gone.set()
+        await serving
 
     async def converse(self):
         """On a WebSocket, where the client injects what it likes, and may leave at any time."""
@@ -273,7 +339,7 @@ class Life:
         """The stored tree of the newest response is what its chain told the client."""
         rows = [row for stored in self.stored_chain() for row in stored.agents]
         tree = Tree.restore(rows, Bounds())
-        told = [item for _, response in self.chain for item in response["output"]]
+        told = [item for link in self.chain for item in link.response["output"]]
         assert set(tree.agents) >= {item["agent"]["agent_name"] for item in told}
         for path, agent in tree.agents.items():
             mine = [item for item in told if item["agent"]["agent_name"] == path]
@@ -289,20 +355,17 @@ class Life:
             for item in tail:
                 if item["type"] == "multi_agent_call_output" and item["call_id"] in results:
                     assert text_of(item) == results[item["call_id"]]
-        given = [item["call_id"] for items, _ in self.chain for item in items if "call_id" in item]
-        for call_id in given:
+        for call_id in (call_id for link in self.chain for call_id in link.answered):
             answers = [
                 item
-                for agent in tree.agents.values()
-                if self.known_calls.get(call_id) == agent.path
-                for item in agent.history
+                for item in tree.agents[self.calls[call_id]].history
                 if item.get("call_id") == call_id and item["type"] == "function_call_output"
             ]
             assert len(answers) <= 1, f"{call_id} is answered twice"
 
     def stored_chain(self):
         by_id = {stored.id: stored for stored in self.site.store.appended}
-        return [by_id[response["id"]] for _, response in self.chain]
+        return [by_id[link.response["id"]] for link in self.chain]
 
 
 def is_end(frame):
@@ -314,8 +377,8 @@ def is_answer(frame):
 
 
 def is_shown(item):
-    """Whether the client saw it as an item of the agent's: not what its user said."""
-    return item["type"] != "message" or item["role"] == "assistant"
+    """Whether the client saw it as it is in a history: not what its user said, nor calls of the gateway's tools."""
+    return not (item["type"] == "message" and item["role"] != "assistant") and item.get("name") != "mcp__s__look"
 
 
 def show(item):

@@ -19,6 +19,8 @@ from gateway.engine.service import Engine
 from gateway.storage.memory import MemoryStore
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
+from gateway.tools.gate import Gate
+from gateway.tools.registry import ToolRegistry
 from gateway.transport.background import EventReader
 from gateway.transport.http import ResponsesEndpoint
 
@@ -68,6 +70,7 @@ class Site:
         store: durable responses.
         server: the inference server, instead of one that plays the script.
         ids: mints ids, instead of counting from 1.
+        tools: what the gateway runs itself.
         sections: sections of the configuration.
 
     Attributes:
@@ -76,7 +79,7 @@ class Site:
         clock: the time that responses are stamped with; it stands still.
     """
 
-    def __init__(self, script=None, *, summaries=None, store=None, server=None, ids=None, **sections):
+    def __init__(self, script=None, *, summaries=None, store=None, server=None, ids=None, tools=None, **sections):
         self.upstream = AgentUpstream(script, summaries=summaries) if server is None else server
         self.store = CountingStore() if store is None else store
         self.clock = SettableClock()
@@ -93,6 +96,7 @@ class Site:
             clock=self.clock,
             ids=ids or CountingIds(),
             sealer=OpenSealer(),
+            tools=tools and ToolRegistry([tools], Gate(self.config.tools, self.metrics)),
         )
         background = build_background(self.config, self.store, self.engine, self.clock, self.metrics, self.tracing)
         events = EventReader(background, self.config, self.metrics)

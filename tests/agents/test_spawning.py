@@ -1,10 +1,13 @@
 """Agents that make agents: what is told and what a child is shown, names, forks, and how many there may be."""
 
+import asyncio
 import json
 
 import pytest
-from agents.site import TRANSPORTS, Site, agent_of, errors, items_of, letter, outcomes, output, texts, told
+from agents.site import PROPOSAL, TRANSPORTS, Site, agent_of, errors, items_of, letter, outcomes, output, texts, told
+from harness.agent_rules import check_run
 from harness.agents import call, gate, listing, say, send, spawn, think, wait
+from harness.tools import MCP, ScriptedTools, tool, when
 
 ALPHA = "/root/alpha"
 
@@ -28,6 +31,33 @@ async def test_a_spawn_is_told_call_first_then_the_message_then_the_output(trans
         "done multi_agent_call_output spawn_agent /root",
     ]
     assert outcomes(events[-1]["response"])[0] == {"task_name": ALPHA}
+    site.assert_at_rest()
+
+
+@pytest.mark.agents(21)
+async def test_a_child_is_told_of_before_anything_of_its_own():
+    """Also where a slow tool of the gateway's stands before the call in its round."""
+    done = asyncio.Event()
+    tools = ScriptedTools({"look": when(done, "seen")}, known=[tool("look")])
+    look = call("mcp__s__look", '{"a": "x"}')
+    site = Site(
+        {
+            "/root": [[spawn("beta"), look, spawn("alpha")], [say("A")]],
+            ALPHA: [[say("six")]],
+            "/root/beta": [[say("b")]],
+        },
+        tools=tools,
+    )
+    async with site.connect() as client:
+        client.create(tools=[PROPOSAL, MCP])
+        await client.item("message", "/root/beta")
+        done.set()
+        events = await client.ended()
+    assert check_run(events) == []
+    lines = told(events)
+    call_, mail = lines.index("done multi_agent_call spawn_agent /root", 8), lines.index(f"added agent_message {ALPHA}")
+    assert call_ < mail < lines.index(f"added message {ALPHA}")
+    assert lines.index("done mcp_call look /root") < mail
     site.assert_at_rest()
 
 

@@ -151,14 +151,24 @@ class Activations:
         hosted = [slot for slot in round_.slots if isinstance(slot, HostedSlot) and slot.awaits]
         calls = list_calls(round_.slots)
         tree.end_round(agent, recall_agent_round(round_.slots), calls)
-        for slot in round_.slots:
-            if isinstance(slot, ActionSlot) and slot.awaits:
-                self._act(agent, round_, slot)
+        self._act_in_turn(agent, round_)
         if hosted:
             job = self._run_tools(agent, round_, hosted)
             self.workers.begin(Worker(agent, round_), job, partial(self._end_tools, agent))
         else:
             self._settle(agent, None if calls else find_answer(round_.slots))
+
+    def _act_in_turn(self, agent: Agent, round_: TreeRound) -> None:
+        """Carry out the actions of a round up to the first call of a tool that still runs.
+
+        The client hears of a round in its order: behind such a call it would hear of an action too late, after what
+        came of it.
+        """
+        for slot in round_.slots:
+            if isinstance(slot, HostedSlot) and slot.awaits:
+                return
+            if isinstance(slot, ActionSlot) and slot.awaits:
+                self._act(agent, round_, slot)
 
     def _act(self, agent: Agent, round_: TreeRound, slot: ActionSlot) -> None:
         desk = self._desk
@@ -214,6 +224,7 @@ class Activations:
         def take() -> None:
             self._desk.tell(self._desk.turn.conclude_call(round_, slot, result))
             self._desk.tree.answer_gateway_call(agent, recall_gateway_output(slot))
+            self._act_in_turn(agent, round_)
 
         await self._desk.inbox.ask(take)
 
