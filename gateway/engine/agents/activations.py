@@ -80,7 +80,7 @@ class Activations:
     def tells_of(self, call_ids: Iterable[Any]) -> bool:
         """Whether any of these calls has been made in an inference that still goes on."""
         wanted = set(call_ids)
-        slots = (slot for _, round_ in self.workers.inferring for slot in round_.slots)
+        slots = (slot for round_ in self.workers.inferring for slot in round_.slots)
         return any(isinstance(slot, CallSlot) and slot.call_id in wanted for slot in slots)
 
     # ------------------------------------------------------------ the boundary
@@ -131,14 +131,10 @@ class Activations:
             coalescer=desk.coalescer, metrics=desk.metrics, tracing=desk.tracing,
         )  # fmt: skip
         job = inference.run(self._summaries.show(agent), self._asking.offer_for(agent))
-        self.workers.begin(
-            Worker(agent, round_, inference), job, partial(self._end_inference, agent, round_, inference)
-        )
+        self.workers.begin(Worker(agent, inference), job, partial(self._end_inference, agent, inference))
 
-    def _end_inference(
-        self, agent: Agent, round_: TreeRound, inference: AgentInference, _: None, error: Exception | None
-    ) -> None:
-        desk, tree = self._desk, self._desk.tree
+    def _end_inference(self, agent: Agent, inference: AgentInference, _: None, error: Exception | None) -> None:
+        desk, tree, round_ = self._desk, self._desk.tree, inference.round
         if error is not None and (not inference.is_cut or _ends_response(agent, error)):
             self._give_up(agent, error, round_)
             return
@@ -154,7 +150,7 @@ class Activations:
         self._act_in_turn(agent, round_)
         if hosted:
             job = self._run_tools(agent, round_, hosted)
-            self.workers.begin(Worker(agent, round_), job, partial(self._end_tools, agent))
+            self.workers.begin(Worker(agent), job, partial(self._end_tools, agent))
         else:
             self._settle(agent, None if calls else find_answer(round_.slots))
 
@@ -203,7 +199,7 @@ class Activations:
             output = {"type": "function_call_output", "call_id": request["id"], "output": _NOT_OFFERED}
             desk.tree.answer_gateway_call(agent, [output])
         job = self._run_tools(agent, round_, slots)
-        self.workers.begin(Worker(agent, round_), job, partial(self._end_tools, agent))
+        self.workers.begin(Worker(agent), job, partial(self._end_tools, agent))
 
     async def _run_tools(self, agent: Agent, round_: TreeRound, slots: Sequence[HostedSlot]) -> None:
         jobs = [partial(self._run_tool, agent, round_, slot) for slot in slots]

@@ -21,21 +21,18 @@ class Worker:
 
     Args:
         agent: the agent.
-        round_: the round that takes the inference, or whose tools run; None for a summary.
         inference: the inference, if it is one.
 
     Attributes:
         agent: as given.
-        round: as given.
         inference: as given.
         task: does it.
     """
 
-    __slots__ = ("agent", "inference", "round", "task")
+    __slots__ = ("agent", "inference", "task")
 
-    def __init__(self, agent: Agent, round_: TreeRound | None = None, inference: AgentInference | None = None) -> None:
+    def __init__(self, agent: Agent, inference: AgentInference | None = None) -> None:
         self.agent = agent
-        self.round = round_
         self.inference = inference
         self.task: asyncio.Task[Any]
 
@@ -57,11 +54,11 @@ class Workers:
         return bool(self._working)
 
     @property
-    def inferring(self) -> Iterator[tuple[AgentInference, TreeRound]]:
-        """The inferences that go on, and the rounds that take them."""
+    def inferring(self) -> Iterator[TreeRound]:
+        """The rounds whose inferences go on."""
         for worker in self._working.values():
-            if worker.inference is not None and worker.round is not None:
-                yield worker.inference, worker.round
+            if worker.inference is not None:
+                yield worker.inference.round
 
     def begin(self, worker: Worker, job: Coroutine[Any, Any, Any], end: End) -> None:
         """Begin what has to be waited for.
