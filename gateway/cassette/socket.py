@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidHandshake, InvalidState, ProtocolError
-from websockets.frames import Close, Frame, Opcode
+from websockets.exceptions import InvalidHandshake, InvalidState
+from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.protocol import Event, State
 from websockets.uri import parse_uri
@@ -241,15 +241,6 @@ class Socket:
                 await self._writer.drain()
         except OSError as error:
             raise TransportFailed(_explain(error)) from error
-
-
-def parse_close(payload: bytes) -> tuple[int | None, str | None]:
-    """Return code and reason of a close frame; None for what it does not tell."""
-    try:
-        close = Close.parse(payload)
-    except (ProtocolError, UnicodeDecodeError):
-        return None, None
-    return (close.code, close.reason or None) if payload else (None, None)
 
 
 def _explain(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.cassette.dialogue import Dialogue, Event, Run
-from gateway.cassette.format import CLOSE, CONTINUATION, TEXT, Close, Direction, Failure, Frame, Http, Open, Record
+from gateway.cassette.format import CONTINUATION, TEXT, Close, Direction, Frame, Http, Open, Record
 from gateway.cassette.stage import read_answer
 from gateway.cassette.talk import ScenarioFailed
 
@@ -42,7 +42,6 @@ class Session(Struct):
         pieces: of an HTTP exchange, in order.
         dialogue: what the messages mean.
         responses: the responses of an HTTP exchange.
-        failures: what failed on this side.
     """
 
     number: int
@@ -52,8 +51,6 @@ class Session(Struct):
     messages: list[Message] = msgspec.field(default_factory=list)
     pieces: list[Http] = msgspec.field(default_factory=list)
     dialogue: Dialogue = msgspec.field(default_factory=Dialogue)
-    failures: list[Failure] = msgspec.field(default_factory=list)
-    server_closed_first: bool = False
 
     @property
     def request(self) -> tuple[Http, bytes]:
@@ -82,8 +79,6 @@ def read_sessions(records: Sequence[Record]) -> list[Session]:
             sessions.setdefault(record.s, Session(record.s, "http")).pieces.append(record)
         elif isinstance(record, Close):
             sessions.setdefault(record.s, Session(record.s, "websocket")).close = record
-        elif isinstance(record, Failure) and record.s is not None:
-            sessions.setdefault(record.s, Session(record.s, "websocket")).failures.append(record)
     known: dict[str, Run] = {}
     for _, session in sorted(sessions.items()):
         _interpret(session, known)
@@ -101,8 +96,6 @@ def parse_event(text: str | bytes) -> Event | None:
 
 
 def _take_frame(session: Session, frame: Frame, unfinished: dict[tuple[int, Direction], list[Frame]]) -> None:
-    if frame.op == CLOSE and session.close is None:
-        session.server_closed_first = session.server_closed_first or frame.dir == "s2c"
     if frame.op not in {TEXT, CONTINUATION}:
         return
     pieces = unfinished.setdefault((frame.s, frame.dir), [])

@@ -9,7 +9,7 @@ from typing import Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-ROOT, ALPHA, BETA = "/root", "/root/alpha", "/root/beta"
+ROOT, ALPHA, BETA, LEAD = "/root", "/root/alpha", "/root/beta", "/root/lead"
 
 
 class Provider:
@@ -78,19 +78,37 @@ class _Talk:
         response["previous_response_id"] = event.get("previous_response_id")
         await self.tell(run, {"type": "response.created", "response": response})
         await self.tell(run, {"type": "response.in_progress", "response": response})
+        if event.get("context_management"):
+            await self.item(run, ROOT, {"type": "compaction", "encrypted_content": "sealed"}, encrypted_content="")
         if not isinstance(event["input"], str) or "get_proposal" not in event["input"]:
             await self.finish(run)
             return
+        await self.work(run, event["input"])
+        if provider.ends_after == 0:
+            await self.complete(run)
+
+    async def work(self, run: _Run, prompt: str) -> None:
+        if "lead" in prompt:
+            await self.spawn(run, LEAD)
+            await self.spawn(run, f"{LEAD}/alpha", LEAD)
+            await self.call(run, f"{LEAD}/alpha", "alpha")
+        elif "Interrupt" in prompt:
+            await self.spawn(run, BETA)
+            await self.act(run, "interrupt_agent", {"target": "beta"}, '{"previous_status": "running"}')
+            await self.act(run, "followup_task", {"target": "beta"}, "")
+            await self.call(run, BETA, "beta")
+        else:
+            await self.compare(run, prompt)
+
+    async def compare(self, run: _Run, prompt: str) -> None:
         for path in (ALPHA, BETA):
             await self.spawn(run, path)
         await self.call(run, ALPHA, "alpha")
-        if "600 words" in event["input"]:
+        if "600 words" in prompt:
             run.controls_left = 2
             await self.write(run, BETA, "beta writes")
         else:
             await self.call(run, BETA, "beta")
-        if provider.ends_after == 0:
-            await self.complete(run)
 
     async def inject(self, event: dict) -> None:
         if "input" not in event:
@@ -139,13 +157,15 @@ class _Talk:
             seen.add(call_id)
         return None
 
-    async def spawn(self, run: _Run, path: str) -> None:
+    async def spawn(self, run: _Run, path: str, parent: str = ROOT) -> None:
         name = path.rpartition("/")[2]
-        call = {"type": "multi_agent_call", "call_id": f"call_s_{run.id}_{name}", "action": "spawn_agent"}
-        await self.item(run, ROOT, {**call, "arguments": json.dumps({"task_name": name})}, arguments="")
-        text = {"type": "output_text", "text": json.dumps({"task_name": path}), "annotations": [], "logprobs": []}
-        output = {**call, "type": "multi_agent_call_output", "output": [text]}
-        await self.item(run, ROOT, output, output=[])
+        await self.act(run, "spawn_agent", {"task_name": name}, json.dumps({"task_name": path}), parent)
+
+    async def act(self, run: _Run, action: str, arguments: dict, told: str, path: str = ROOT) -> None:
+        call = {"type": "multi_agent_call", "call_id": f"call_{run.id}_{len(run.output)}", "action": action}
+        await self.item(run, path, {**call, "arguments": json.dumps(arguments)}, arguments="")
+        text = {"type": "output_text", "text": told, "annotations": [], "logprobs": []}
+        await self.item(run, path, {**call, "type": "multi_agent_call_output", "output": [text]}, output=[])
 
     async def call(self, run: _Run, path: str, proposal: str) -> None:
         call_id = f"call_p_{run.id}_{proposal}"

@@ -6,10 +6,12 @@ from cassette.provider import Provider
 
 from gateway.cassette.bounds import Bounds
 from gateway.cassette.checks import check_sessions
+from gateway.cassette.dialogue import Call
 from gateway.cassette.format import Close, Failure, Frame, encode_record
+from gateway.cassette.proposals import answer_call
 from gateway.cassette.transcript import read_sessions
 
-ON_SOCKETS = [f"R{number}" for number in range(1, 14)]
+ON_SOCKETS = [f"R{number}" for number in range(1, 19) if number not in {14, 15}]
 
 
 def sent(cassette) -> list[dict]:
@@ -42,6 +44,23 @@ async def test_outputs_go_by_the_arguments(record):
         "call_p_resp_1_alpha": '{"estimated_weeks":6,"risk":"medium"}',
         "call_p_resp_1_beta": '{"estimated_weeks":8,"risk":"low"}',
     }
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"type": "custom_tool_call", "name": "get_proposal", "input": '{"proposal":"beta"}'}, '"risk":"low"'),
+        ({"type": "function_call", "name": "get_proposal", "arguments": '{"proposal":"gamma"}'}, "no such proposal"),
+        ({"type": "function_call", "name": "get_proposal", "arguments": "[]"}, "no object"),
+        ({"type": "function_call", "name": "get_proposal", "arguments": "{"}, "no object"),
+        ({"type": "function_call", "name": "other", "arguments": "{}"}, "no function 'other'"),
+    ],
+)
+def test_whatever_is_called_gets_an_output(item, said):
+    answer = answer_call(Call("call_1", item, "/root"))
+    assert answer["call_id"] == "call_1"
+    assert answer["type"] == f"{item['type']}_output"
+    assert said in answer["output"]
 
 
 async def test_what_came_too_late_goes_into_a_create_on_the_same_connection(record):

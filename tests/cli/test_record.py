@@ -1,4 +1,5 @@
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -163,6 +164,22 @@ def test_a_file_that_is_not_there(tmp_path):
     for result in (run(record.command, "convert", path, tmp_path / "x.yaml"), run(replay.command, path, "--check")):
         assert result.exit_code in {1, 2}
         assert "No such file" in " ".join(result.output.split())
+
+
+def test_a_recording_is_served_until_it_is_told_to_stop(tmp_path):
+    path = tmp_path / "r.jsonl"
+    with serving(Provider()) as url:
+        run(record.command, "--scenario", "R8", "--url", url, "--model", "sim", "--out", path)
+    code = "import sys; from gateway.cli.main import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "replay", str(path), "--serve", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+        again = run(replay.command, path, "--url", found[0])
+        taken = run(replay.command, path, "--serve", found[1])
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    assert (again.exit_code, process.returncode) == (0, 0)
+    assert (taken.exit_code, "choose another port" in taken.stderr) == (1, True)
 
 
 def test_one_thing_at_a_time(tmp_path):

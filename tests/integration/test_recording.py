@@ -28,11 +28,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.agents(135, 140)
-@pytest.mark.parametrize("name", ["R1", "R3", "R12"])
-def test_a_scenario_is_recorded_and_sound(name, url, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "model"), [("R1", "sim"), ("R3", "sim"), ("R12", "sim"), ("R14", "sim"), ("R15", "sim-tool")]
+)
+def test_a_scenario_is_recorded_and_sound(name, model, url, tmp_path):
     path = tmp_path / "recording.jsonl"
     told = CliRunner().invoke(
-        record.command, ["--scenario", name, "--url", url, "--model", "sim", "--out", str(path), "--timeout", "20s"]
+        record.command, ["--scenario", name, "--url", url, "--model", model, "--out", str(path), "--timeout", "20s"]
     )
     assert told.exit_code == 0, told.output
     checked = CliRunner().invoke(replay.command, [str(path), "--check"])
