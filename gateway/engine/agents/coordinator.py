@@ -14,6 +14,7 @@ from gateway.ports import HostedTool
 from gateway.protocol.agents.actions import ACTIONS
 from gateway.protocol.agents.outcomes import Rejection
 from gateway.protocol.agents.paths import ROOT
+from gateway.protocol.agents.round_history import recall_agent_round
 from gateway.protocol.errors import InvalidRequest, ResourceLimitExceeded
 from gateway.protocol.events import ControlError, InjectCreated, InjectFailed
 from gateway.protocol.inputs import read_input
@@ -77,7 +78,7 @@ class Coordinator:
         kit = None if plan.open_tools is None else plan.open_tools()
         try:
             hosting = None if kit is None else Hosting(plan, kit, self._desk.telling, self._desk.tracing)
-            hosted = [] if hosting is None else await hosting.discover()
+            hosted = [] if hosting is None else await self._discover(hosting)
             activations = Activations(
                 self._desk, self._offer(hosted), self._summaries, hosting, most=self._settings.max_rounds
             )
@@ -92,6 +93,13 @@ class Coordinator:
         finally:
             if kit is not None:
                 await kit.close()
+
+    async def _discover(self, hosting: Hosting) -> list[HostedTool]:
+        """Return the gateway's tools; what had to be asked for is known to the root from now on."""
+        hosted = await hosting.discover()
+        listed = recall_agent_round(self._desk.telling.round.slots)
+        self._desk.tree.remember(self._desk.tree.agents[ROOT], listed)
+        return hosted
 
     def _offer(self, hosted: list[HostedTool]) -> Asking:
         """Have the engine's calls of tools and actions taken as such."""

@@ -9,6 +9,7 @@ from gateway.config.schema import MultiAgentConfig
 from gateway.engine.archive import decode_item
 from gateway.engine.commit import Lineage
 from gateway.ports import Sealer, StoredAgent
+from gateway.protocol import codec
 from gateway.protocol.agents.action_slots import Seal
 from gateway.protocol.agents.asked import AgentsPolicy, AgentsRequest, agents_off, choose_limit, refuse_beside_agents
 from gateway.protocol.agents.bounds import Bounds
@@ -16,6 +17,7 @@ from gateway.protocol.agents.tree import Tree
 from gateway.protocol.compaction import read_threshold
 from gateway.protocol.errors import InternalError, InvalidRequest
 from gateway.protocol.requests import CreateRequest
+from gateway.protocol.tools import list_loaded
 
 Item = dict[str, Any]
 
@@ -118,8 +120,16 @@ def inherit_agents(request: CreateRequest, tree: Tree) -> CreateRequest:
 
 
 def list_known(tree: Tree) -> list[Item]:
-    """Return what all agents know, one after the other."""
-    return [item for agent in tree.agents.values() for item in agent.history]
+    """Return what all agents know, one after the other; what several have heard of tools is there once."""
+    known, brought = [], set()
+    for item in (item for agent in tree.agents.values() for item in agent.history):
+        if list_loaded([item]):
+            content = codec.encode(item)
+            if content in brought:
+                continue
+            brought.add(content)
+        known.append(item)
+    return known
 
 
 def list_decided(known: Iterable[Item], new: Sequence[Item]) -> tuple[list[Item], int]:

@@ -11,9 +11,13 @@ from gateway.protocol.agents.agent import Agent
 from gateway.protocol.agents.history import recall_agents
 from gateway.protocol.compaction import COMPACTION, Window, build_window, estimate_tokens
 from gateway.protocol.response import Usage
+from gateway.protocol.tools import list_loaded
 
 Item = dict[str, Any]
 _NOTE = "note"
+_TOOLS, _LISTING = "additional_tools", "mcp_list_tools"
+# They tell the gateway of tools, and the model nothing.
+_UNSEEN = frozenset({_TOOLS, _LISTING})
 
 
 class _Measure(Struct):
@@ -67,11 +71,17 @@ class Windows:
         return self.read(items).carry(self._carry)
 
     def compact(self, items: Sequence[Item], note: str) -> list[Item]:
-        """Return what takes the place of items that a note tells of: all of them but messages of the user."""
+        """Return what takes the place of items that a note tells of: all of them but messages of the user.
+
+        What they tell of tools is kept too, in items that no model is shown.
+        """
         window = self.read(items)
         said = [item for item in window.tail if item["type"] == "message"]
         kept = Window(kept=window.kept, tail=said).compact(note, self._keep_bytes).kept
-        return [*kept, {"type": COMPACTION, _NOTE: note}]
+        tools = [tool for _, found in list_loaded(items) for tool in found]
+        loaded = [{"type": _TOOLS, "role": "developer", "tools": tools}] if tools else []
+        listed = [item for item in items if item["type"] == _LISTING]
+        return [*kept, *loaded, *listed, {"type": COMPACTION, _NOTE: note}]
 
     # ------------------------------------------------------------ how long they are
 
@@ -89,7 +99,7 @@ class Windows:
         if measure is None:
             measure = self._measure(agent, estimate_tokens(fixed))
         elif len(history) > measure.taken:
-            added = estimate_tokens(history[measure.taken :])
+            added = _estimate(history[measure.taken :])
             measure.tokens += added
             measure.taken = len(history)
             measure.used += added if measure.used else 0
@@ -110,7 +120,7 @@ class Windows:
     # ------------------------------------------------------------ inside
 
     def _measure(self, agent: Agent, fixed: int) -> _Measure:
-        tokens = fixed + estimate_tokens(self.read(agent.history).show())
+        tokens = fixed + _estimate(self.read(agent.history).show())
         measure = self._measures[agent.path] = _Measure(fixed, tokens, len(agent.history))
         return measure
 
@@ -128,3 +138,7 @@ class Windows:
             read = self._compaction.notes.read(self._plan.caller.principal, [dict(item)], first_new=1)
             self._opened[token] = read.get(0)
         return self._opened[token]
+
+
+def _estimate(items: Sequence[Item]) -> int:
+    return estimate_tokens([item for item in items if item["type"] not in _UNSEEN])

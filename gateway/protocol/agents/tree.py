@@ -213,6 +213,10 @@ class Tree:
             self._roster.record_output(agent, call_id, name, outcome.output)
         return outcome
 
+    def remember(self, agent: Agent, items: Sequence[Item]) -> None:
+        """Add to an agent's history what is no part of a round; what it is doing stays the same."""
+        self._roster.append(agent, items)
+
     def answer_gateway_call(self, agent: Agent, items: Sequence[Item]) -> None:
         """Take call and output of one of the gateway's own tools, or the output alone where the call is there already.
 

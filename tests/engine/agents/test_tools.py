@@ -171,3 +171,13 @@ async def test_what_was_approved_and_run_is_not_run_again():
     second = await bench.answer(tools=[MCP], previous_response_id=first["id"], input=[approval])
     await bench.answer(tools=[MCP], previous_response_id=second["id"], input="go on")
     assert len(tools.calls) == 1
+
+
+async def test_what_a_server_listed_is_known_to_the_next_response():
+    tools = ScriptedTools(servers=[ScriptedListing("s", listed(LOOK))])
+    bench = TreeBench({ROOT: [[say("done")], [say("more")]]}, tools=tools)
+    first = await bench.answer(tools=[MCP])
+    await bench.answer(tools=[MCP], previous_response_id=first["id"], input="go on")
+    before, after = ([item["type"] for item in context.items] for context in tools.contexts)
+    assert "mcp_list_tools" not in before
+    assert "mcp_list_tools" in after

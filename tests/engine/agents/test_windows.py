@@ -58,3 +58,26 @@ async def test_what_is_summarized_is_in_the_form_of_the_engine_and_whole():
         "message",
     ]
     assert "OLD" in shown[1]["content"][0]["text"]
+
+
+async def test_tools_that_a_conversation_has_brought_outlive_the_note():
+    found = await windows()
+    tools = [{"type": "function", "name": name, "parameters": {}} for name in ("f", "g")]
+    listing = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": []}
+    history = [
+        listing,
+        {"type": "tool_search_call", "call_id": "a", "arguments": {}, "execution": "client"},
+        {"type": "tool_search_output", "call_id": "a", "tools": tools[:1], "execution": "client"},
+        user("one"),
+    ]
+    kept = found.compact(history, "NOTE")
+    assert kept == [
+        user("one"),
+        {"type": "additional_tools", "role": "developer", "tools": tools[:1]},
+        listing,
+        {"type": "compaction", "note": "NOTE"},
+    ]
+    more = {"type": "additional_tools", "role": "developer", "tools": tools[1:]}
+    again = found.compact([*kept, more], "NEWER")
+    assert [item["tools"] for item in again if item["type"] == "additional_tools"] == [tools]
+    assert found.read(again).carry(lambda items: items).show()[-1]["content"][0]["text"].endswith("NEWER")
