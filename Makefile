@@ -108,6 +108,7 @@ docs-generate: $(STAMP) ## Write what follows from the code: the configuration's
 	@$(BIN)/python -m gateway.config.render
 	@cd tests && ../$(BIN)/python -m conformance.conformance_page
 	@cd tests && ../$(BIN)/python -m docs.websocket_page
+	@cd tests && ../$(BIN)/python -m docs.agents_page
 	@cd tests && ../$(BIN)/python -m docs.status_page
 
 clean: ## Remove what make and the tools made

@@ -42,13 +42,3 @@ def move(phase: Phase, to: Phase) -> Phase:
     if to not in MOVES[phase]:
         raise RuntimeError(f"a response cannot go from {phase.value} to {to.value}")
     return to
-
-
-def draw() -> str:
-    """Return the table as a Mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {Phase.ADMITTED.value}"]
-    for source, targets in MOVES.items():
-        lines.extend(f"    {source.value} --> {target.value}" for target in Phase if target in targets)
-        if not targets:
-            lines.append(f"    {source.value} --> [*]")
-    return "\n".join(lines)

@@ -265,16 +265,6 @@ def list_required(output: Iterable[OutputItem]) -> list[dict[str, Any]]:
     return stubs
 
 
-def draw() -> str:
-    """Return the table of phases as a Mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {SteerPhase.RUNNING.value}"]
-    for source, targets in STEER_MOVES.items():
-        lines.extend(f"    {source.value} --> {target.value}" for target in SteerPhase if target in targets)
-        if not targets:
-            lines.append(f"    {source.value} --> [*]")
-    return "\n".join(lines)
-
-
 def _is_pending(item: Mapping[str, Any]) -> bool:
     return item.get("status") != "incomplete" and bool(item.get("call_id"))
 

@@ -10,8 +10,10 @@ from docs.pages import PAGES, ROOT, find_fences
 from gateway.config import load_config
 from gateway.config.render import written_form
 from gateway.config.tree import format_path, gateway_tree, walk
-from gateway.protocol import injection, steering
-from gateway.protocol.lifecycle import draw
+from gateway.protocol import injection
+from gateway.protocol.lifecycle import MOVES, Phase
+from gateway.protocol.state_diagram import draw_states
+from gateway.protocol.steering import STEER_MOVES, SteerPhase
 from gateway.telemetry import names
 from gateway.telemetry.names import Metric
 
@@ -112,12 +114,12 @@ def test_every_limit_callers_can_meet_is_explained() -> None:
 
 def test_the_lifecycle_is_drawn_from_the_table() -> None:
     (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "lifecycle.md"])
-    assert diagram.text.strip() == draw()
+    assert diagram.text.strip() == draw_states(MOVES, Phase.ADMITTED)
 
 
 def test_the_states_of_steering_are_drawn_from_the_table() -> None:
     (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "steering.md"])
-    assert diagram.text.strip() == steering.draw()
+    assert diagram.text.strip() == draw_states(STEER_MOVES, SteerPhase.RUNNING)
 
 
 def test_the_answers_to_injects_are_those_of_the_table() -> None:

@@ -3,11 +3,10 @@
 The words around the tables are written by hand; a table stands between two comments that name it.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from docs.pages import ROOT
+from docs.pages import ROOT, begin_table, fill_tables
 
 from gateway.config import load_config
 from gateway.config.render import written_form
@@ -27,7 +26,6 @@ _OF_FRAMES = (
         RequestTooLarge.code, RequestTooLarge.status, RequestTooLarge.type, "a message is too large; Close 1009 follows"
     ),
 )
-_TABLE = re.compile(r"(<!-- (\w+): generated -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def render(page: str) -> str:
@@ -37,11 +35,11 @@ def render(page: str) -> str:
         KeyError: it has a table that nobody knows.
     """
     tables = {"limits": _list_limits, "refusals": _list_refusals, "failures": _list_failures, "metrics": _list_metrics}
-    return _TABLE.sub(lambda found: found[1] + "\n".join(tables[found[2]]()) + "\n" + found[3], page)
+    return fill_tables(page, tables)
 
 
 def _list_limits() -> Iterator[str]:
-    yield from _begin_table("key", "default", "what it bounds")
+    yield from begin_table("key", "default", "what it bounds")
     for path, node, value in walk(gateway_tree(), load_config(None, {}).config):
         if path[0] == SECTION:
             key, words = format_path(path), _describe(node)
@@ -60,22 +58,17 @@ def _list_failures() -> Iterator[str]:
 
 
 def _list_errors(failures: Iterable[Failure]) -> Iterator[str]:
-    yield from _begin_table("code", "status", "when")
+    yield from begin_table("code", "status", "when")
     for failure in sorted(dict.fromkeys(failures), key=lambda failure: failure.status):
         yield f"| `{failure.code}` | {failure.status} | {failure.when} |"
 
 
 def _list_metrics() -> Iterator[str]:
-    yield from _begin_table("name", "type", "labels", "meaning")
+    yield from begin_table("name", "type", "labels", "meaning")
     for metric in vars(names).values():
         if isinstance(metric, Metric) and SECTION in metric.name:
             labels = ", ".join(f"`{label}`" for label in metric.labels)
             yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
-
-
-def _begin_table(*heads: str) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield "|---" * len(heads) + "|"
 
 
 def _describe(node: Node) -> str:

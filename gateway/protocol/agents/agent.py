@@ -29,6 +29,22 @@ class Phase(StrEnum):
     """It has nothing to do."""
 
 
+_SUMMARIZED = frozenset({Phase.RUNNABLE, Phase.INFERRING, Phase.BLOCKED, Phase.PARKED, Phase.IDLE})
+"""What an agent does when its history is summarized, and afterwards again."""
+
+MOVES: dict[Phase, frozenset[Phase]] = {
+    Phase.RUNNABLE: frozenset({Phase.INFERRING, Phase.COMPACTING, Phase.PARKED, Phase.IDLE}),
+    Phase.INFERRING: frozenset({Phase.ACTING, Phase.COMPACTING, Phase.IDLE}),
+    Phase.ACTING: frozenset({Phase.RUNNABLE, Phase.WAITING, Phase.BLOCKED, Phase.IDLE}),
+    Phase.COMPACTING: _SUMMARIZED,
+    Phase.WAITING: frozenset({Phase.RUNNABLE, Phase.BLOCKED, Phase.IDLE}),
+    Phase.BLOCKED: frozenset({Phase.RUNNABLE, Phase.COMPACTING, Phase.IDLE}),
+    Phase.PARKED: frozenset({Phase.RUNNABLE, Phase.COMPACTING, Phase.IDLE}),
+    Phase.IDLE: frozenset({Phase.RUNNABLE, Phase.COMPACTING}),
+}
+"""From which phase an agent may go to which."""
+
+
 class Completed(Struct, frozen=True, tag="completed", tag_field="kind"):
     """The agent has answered; `text` is None for a root that was never asked."""
 
@@ -157,6 +173,16 @@ class Agent(Struct, kw_only=True):
     interrupting: bool = False
     answered: bool = False
     kept: Kept = field(default_factory=Kept)
+
+    def move(self, to: Phase) -> None:
+        """Enter a phase; it may be the one it is in.
+
+        Raises:
+            RuntimeError: the table has no such move; always a fault of the gateway, never of a model or a client.
+        """
+        if to is not self.phase and to not in MOVES[self.phase]:
+            raise RuntimeError(f"{self.path} cannot go from {self.phase.value} to {to.value}")
+        self.phase = to
 
     @property
     def is_idle(self) -> bool:

@@ -117,7 +117,7 @@ class Roster:
 
     def start(self, agent: Agent) -> None:
         """Let an agent begin to work, with a task if one waits."""
-        agent.phase = Phase.RUNNABLE
+        agent.move(Phase.RUNNABLE)
         agent.status = Running()
         agent.rounds = agent.empty_rounds = 0
         agent.kept.starts_task = agent.has_task
@@ -125,8 +125,12 @@ class Roster:
     def resume(self, agent: Agent) -> None:
         """Let an agent that waited or was blocked go on as far as it can."""
         if agent.phase in (Phase.WAITING, Phase.BLOCKED):
-            open_phase = Phase.BLOCKED if agent.calls else Phase.RUNNABLE
-            agent.phase = Phase.WAITING if agent.wait else open_phase
+            self.go_on(agent)
+
+    def go_on(self, agent: Agent) -> None:
+        """Let an agent that has called go on as far as its calls have outputs."""
+        open_phase = Phase.BLOCKED if agent.calls else Phase.RUNNABLE
+        agent.move(Phase.WAITING if agent.wait else open_phase)
 
     def complete(self, agent: Agent, text: str) -> None:
         """End an agent's work with its answer, of which its parent has mail."""
@@ -156,7 +160,7 @@ class Roster:
         agent.calls.clear()
         agent.interrupting = False
         agent.status = status
-        agent.phase = Phase.IDLE
+        agent.move(Phase.IDLE)
         if begins_next and agent.has_task:
             self.start(agent)
 

@@ -140,7 +140,7 @@ class Tree:
             root.rounds = root.empty_rounds = 0
         for agent in roster.agents.values() if complete else ():
             if agent.phase is Phase.PARKED:
-                agent.phase = Phase.RUNNABLE
+                agent.move(Phase.RUNNABLE)
             elif agent.is_idle and agent.has_task:
                 roster.start(agent)
 
@@ -163,7 +163,7 @@ class Tree:
             The delivered mail in order, to be told as `agent_message` items. A new task that waits is delivered only
             at the first boundary after the work before it was done.
         """
-        agent.phase = Phase.INFERRING
+        agent.move(Phase.INFERRING)
         agent.rounds += 1
         with_task, agent.kept.starts_task = agent.kept.starts_task, False
         return self._roster.deliver(agent, with_task=with_task)
@@ -191,7 +191,7 @@ class Tree:
         made = {read_call(item): item for item in items}
         agent.calls = {call.call_id: _describe_call(call, made.get(call.call_id)) for call in calls}
         self._roster.append(agent, items)
-        agent.phase = Phase.ACTING
+        agent.move(Phase.ACTING)
 
     def act(self, agent: Agent, call_id: str, name: str, arguments: str, now: float) -> Outcome:
         """Carry out a call of one of the six actions, at once and in the order of the calls.
@@ -246,13 +246,12 @@ class Tree:
             self._roster.stop(agent)
         elif agent.kept.had_calls:
             agent.empty_rounds = 0
-            agent.phase = Phase.BLOCKED
-            self._roster.resume(agent)
+            self._roster.go_on(agent)
         elif text:
             self._roster.complete(agent, text)
         elif agent.empty_rounds < MAX_EMPTY_ROUNDS:
             agent.empty_rounds += 1
-            agent.phase = Phase.RUNNABLE
+            agent.move(Phase.RUNNABLE)
         else:
             self._roster.fail(agent, NO_ANSWER)
 
@@ -343,7 +342,7 @@ class Tree:
             How many items from the beginning may be replaced: all before the first call that may still get an output.
         """
         agent.kept.resumes_as = agent.phase
-        agent.phase = Phase.COMPACTING
+        agent.move(Phase.COMPACTING)
         return find_covered(agent.history)
 
     def end_compaction(self, agent: Agent, items: Sequence[Item] | None, covered: int) -> None:
@@ -361,7 +360,7 @@ class Tree:
         else:
             agent.failures = 0
             self._roster.replace(agent, 0, covered, items)
-        agent.phase = agent.kept.resumes_as
+        agent.move(agent.kept.resumes_as)
         if agent.interrupting:
             self._roster.stop(agent)
         else:

@@ -34,7 +34,7 @@ def resolve_waits(roster: Roster, now: float, *, is_live: bool) -> list[Resolved
         for agent in dead:
             ended.append(_end_wait(roster, agent, CLIENT_NEEDED if agent.path in stuck else NOBODY_ACTIVE))
             if agent.path in stuck and agent.phase is Phase.RUNNABLE:
-                agent.phase = Phase.PARKED
+                agent.move(Phase.PARKED)
     return ended
 
 
@@ -57,7 +57,7 @@ def _unpark(roster: Roster) -> None:
     if not any(agent.client_calls for agent in roster.agents.values()):
         for agent in roster.agents.values():
             if agent.phase is Phase.PARKED:
-                agent.phase = Phase.RUNNABLE
+                agent.move(Phase.RUNNABLE)
 
 
 def _end_wait(roster: Roster, agent: Agent, text: str) -> ResolvedWait:
