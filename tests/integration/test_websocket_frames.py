@@ -31,6 +31,7 @@ INVALID_LANE = (
     "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, "
     "numbers, underscores, hyphens, and periods."
 )
+BETA = {"OpenAI-Beta": "responses_multi_agent=v1"}
 NOBODY = "resp_" + "0" * 32
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 # Wrong in the same way whatever brings them.
@@ -194,10 +195,29 @@ def test_an_unknown_event_is_named_and_its_id_echoed(socket: WebSocket) -> None:
     expect_error(socket.next_event(), "unsupported_event", "type")
 
 
-@pytest.mark.parametrize("kind", ["response.steer", "response.inject"])
-def test_events_that_are_not_offered_yet(socket: WebSocket, kind: str) -> None:
-    socket.send({"type": kind, "response_id": NOBODY, "input": []})
+@pytest.mark.agents(86)
+def test_an_inject_needs_the_beta_header(socket: WebSocket) -> None:
+    socket.send({"type": "response.inject", "response_id": NOBODY, "input": []})
     expect_error(socket.next_event(), "unsupported_event", "type")
+
+
+@pytest.mark.agents(67, 102)
+def test_controls_of_nobodys_response(gateway: Gateway) -> None:
+    with WebSocket(gateway.port, headers=BETA) as socket:
+        socket.send({"type": "response.inject", "response_id": NOBODY, "input": []})
+        socket.send({"type": "response.steer", "previous_response_id": NOBODY, "input": "x"})
+        for number, kind in enumerate(("response.inject.failed", "response.steer.failed")):
+            event = socket.next_event()
+            assert (event["type"], event["sequence_number"]) == (kind, number)
+            assert event["error"]["code"] == "response_not_found"
+
+
+@pytest.mark.agents(77)
+def test_a_malformed_inject_ends_the_connection(gateway: Gateway) -> None:
+    with WebSocket(gateway.port, headers=BETA) as socket:
+        socket.send({"type": "response.inject", "response_id": NOBODY})
+        expect_error(socket.next_event(), "invalid_event", "input")
+        assert socket.await_close().close_code == 1008
 
 
 def test_an_acknowledgement_needs_no_answer(socket: WebSocket) -> None:
