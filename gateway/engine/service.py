@@ -110,6 +110,7 @@ class Engine:
         )
         self._coordination = Coordination(
             config.multi_agent,
+            types=tools,
             compaction=self.compaction,
             coalescer=self._coalescer,
             metrics=metrics,

@@ -37,6 +37,10 @@ class Naming:
         self._hosted: dict[str, HostedTool] = {}
         self._left: int | None = None
 
+    def carry_by(self, carriage: Carriage) -> None:
+        """Go by other names of carried tools from now on; to be followed by `host`."""
+        self._carriage = carriage
+
     def host(self, tools: Iterable[HostedTool], most: int | None) -> None:
         """Take tools that the gateway runs itself.
 

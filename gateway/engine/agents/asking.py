@@ -31,22 +31,30 @@ class Asking:
     """
 
     def __init__(self, plan: Plan, bounds: Bounds, hosted: Sequence[HostedTool]) -> None:
+        self._bounds = bounds
+        self._hosted = hosted
+        self._root_asked = False
+        self.adopt(plan)
+
+    def adopt(self, plan: Plan) -> None:
+        """Ask by another form of the request from now on.
+
+        Raises:
+            InvalidRequest: as above.
+        """
         self._plan = plan
-        self._limit = bounds.max_concurrent
         self._plans: dict[str, Plan] = {}
-        toolset = plan.request.toolset
-        given = toolset.complete(hosted)
-        free = structs.replace(toolset, given=None).complete(hosted)
-        actions = build_tools(bounds)
+        toolset, actions = plan.request.toolset, build_tools(self._bounds)
+        given = toolset.complete(self._hosted)
+        free = structs.replace(toolset, given=None).complete(self._hosted)
         first = given.first if given.first.choice == "none" else _add(given.first, actions)
         self._offers = Offers(first, _add(free.later, actions))
-        self._root_asked = False
 
     def plan_for(self, agent: Agent) -> Plan:
         """Return the response as this agent is asked to go on with it."""
         plan = self._plans.get(agent.path)
         if plan is None:
-            request = _adapt(self._plan.request, agent, self._limit)
+            request = _adapt(self._plan.request, agent, self._bounds.max_concurrent)
             plan = self._plans[agent.path] = structs.replace(self._plan, request=request)
         return plan
 

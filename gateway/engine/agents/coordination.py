@@ -9,6 +9,7 @@ from gateway.engine.coalescing import Coalescer
 from gateway.engine.compaction import Compaction
 from gateway.engine.plan import Plan
 from gateway.engine.telling import Telling
+from gateway.protocol.tools import HostedTypes
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 
@@ -18,6 +19,7 @@ class Coordination:
 
     Args:
         config: bounds.
+        types: tools that the gateway runs itself; None for none.
         compaction: looks after windows.
         coalescer: told of each read of an upstream.
         metrics: what is counted.
@@ -28,11 +30,13 @@ class Coordination:
         self,
         config: MultiAgentConfig,
         *,
+        types: HostedTypes | None,
         compaction: Compaction,
         coalescer: Coalescer,
         metrics: Metrics,
         tracing: Tracing,
     ) -> None:
+        self._types = types
         self._compaction = compaction
         self._coalescer = coalescer
         self._metrics = metrics
@@ -59,7 +63,14 @@ class Coordination:
             plan: the response.
             telling: takes its events.
         """
-        desk = Desk(plan, telling, coalescer=self._coalescer, metrics=self._metrics, tracing=self._tracing)
+        desk = Desk(
+            plan,
+            telling,
+            types=self._types,
+            coalescer=self._coalescer,
+            metrics=self._metrics,
+            tracing=self._tracing,
+        )
         compaction = self._compaction
         windows = Windows(plan, compaction, compaction.find_threshold(plan.request, plan.route), compaction.keep_bytes)
         return Coordinator(desk, self._settings, Summaries(desk, windows, compaction))

@@ -2,16 +2,18 @@
 
 import asyncio
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gateway.engine.agents.activations import Activations
 from gateway.engine.agents.asking import Asking
 from gateway.engine.agents.controls import Controls, Item
 from gateway.engine.agents.desk import Desk
 from gateway.engine.agents.summaries import Summaries
+from gateway.engine.agents.trees import list_known
 from gateway.engine.hosting import Hosting
 from gateway.ports import HostedTool
 from gateway.protocol.agents.actions import ACTIONS
+from gateway.protocol.agents.asked import refuse_beside_agents
 from gateway.protocol.agents.outcomes import Rejection
 from gateway.protocol.agents.paths import ROOT
 from gateway.protocol.agents.round_history import recall_agent_round
@@ -19,6 +21,8 @@ from gateway.protocol.errors import InvalidRequest, ResourceLimitExceeded
 from gateway.protocol.events import ControlError, InjectCreated, InjectFailed
 from gateway.protocol.inputs import read_input
 from gateway.protocol.ledger import charge
+from gateway.protocol.requests import load_tools
+from gateway.protocol.tools import list_loaded
 
 _WAIT = "wait_agent"
 _TOO_LARGE = Rejection("invalid_input", "The outputs are too large for this response.")
@@ -56,6 +60,8 @@ class Coordinator:
         self._summaries = summaries
         self._controls = Controls(desk.inbox.wake)
         self._grace_ends: float | None = None
+        self._hosted: list[HostedTool]
+        self._asking: Asking
 
     def inject(self, items: list[Item]) -> asyncio.Future[bool]:
         """Take in outputs that the client sent; tells whether their fate was told in the response's own stream.
@@ -104,10 +110,11 @@ class Coordinator:
     def _offer(self, hosted: list[HostedTool]) -> Asking:
         """Have the engine's calls of tools and actions taken as such."""
         desk = self._desk
-        asking = Asking(desk.plan, desk.tree.bounds, hosted)
+        self._hosted = hosted
+        self._asking = Asking(desk.plan, desk.tree.bounds, hosted)
         desk.turn.host_actions(ACTIONS)
         desk.turn.host(hosted, None)
-        return asking
+        return self._asking
 
     # ------------------------------------------------------------ the owner's loop
 
@@ -198,15 +205,33 @@ class Coordinator:
         policy = desk.plan.route.policy
         try:
             outputs = read_input(items, max_items=policy.max_input_items, remote_images=policy.remote_images)
+            size = charge(outputs)
+            if not desk.turn.ledger.fits(size) or desk.tree.size + size > desk.tree.bounds.max_tree_bytes:
+                return _TOO_LARGE
+            self._load_tools(outputs)
         except InvalidRequest as error:
             return Rejection("invalid_input", error.message)
-        size = charge(outputs)
-        if not desk.turn.ledger.fits(size) or desk.tree.size + size > desk.tree.bounds.max_tree_bytes:
-            return _TOO_LARGE
         desk.turn.ledger.grow(self, size)
         desk.tree.take_outputs(outputs)
         self._grace_ends = None
         return None
+
+    def _load_tools(self, outputs: list[Item]) -> None:
+        """Offer the tools that outputs bring to all agents, as the next request would.
+
+        Raises:
+            InvalidRequest: they are too many, or malformed, or have the names of actions.
+        """
+        desk, loaded = self._desk, list_loaded(outputs)
+        if not loaded:
+            return
+        plan = desk.plan
+        refuse_beside_agents(plan.request.fields, loaded)
+        request = load_tools(plan.request, [*list_known(desk.tree), *outputs], plan.route.policy, types=desk.types)
+        desk.plan = structs.replace(plan, request=request)
+        self._asking.adopt(desk.plan)
+        self._summaries.adopt(desk.plan)
+        desk.turn.carry_by(request.toolset.carriage, self._hosted)
 
     def _tell_fate(self, items: list[Item], rejection: Rejection | None) -> None:
         desk, response_id = self._desk, self._desk.plan.response_id

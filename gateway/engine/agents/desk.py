@@ -10,6 +10,7 @@ from gateway.engine.telling import Telling
 from gateway.protocol.agents.tree import Tree
 from gateway.protocol.agents.turn import TreeTurn
 from gateway.protocol.events import Event
+from gateway.protocol.tools import HostedTypes
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 
@@ -20,15 +21,17 @@ class Desk:
     Args:
         plan: the response.
         telling: takes the events.
+        types: tools that the gateway runs itself; None for none.
         coalescer: told of each read of an upstream.
         metrics: what is counted.
         tracing: spans.
 
     Attributes:
-        plan: as given.
+        plan: the response, as its request is now: outputs may bring tools.
         tree: the agents.
         turn: the response.
         telling: as given.
+        types: as given.
         inbox: the owner's.
         coalescer: as given.
         metrics: as given.
@@ -36,7 +39,14 @@ class Desk:
     """
 
     def __init__(
-        self, plan: Plan, telling: Telling, *, coalescer: Coalescer, metrics: Metrics, tracing: Tracing
+        self,
+        plan: Plan,
+        telling: Telling,
+        *,
+        types: HostedTypes | None,
+        coalescer: Coalescer,
+        metrics: Metrics,
+        tracing: Tracing,
     ) -> None:
         assert plan.tree is not None
         assert isinstance(plan.turn, TreeTurn)
@@ -44,6 +54,7 @@ class Desk:
         self.tree: Tree = plan.tree
         self.turn: TreeTurn = plan.turn
         self.telling = telling
+        self.types = types
         self.inbox = Inbox()
         self.coalescer = coalescer
         self.metrics = metrics

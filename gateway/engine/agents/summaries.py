@@ -6,6 +6,7 @@ from gateway.engine.agents.asking import Asking
 from gateway.engine.agents.desk import Desk
 from gateway.engine.agents.windows import Windows
 from gateway.engine.compaction import Compaction, build_task, failed_too_often
+from gateway.engine.plan import Plan
 from gateway.engine.summary import Summary
 from gateway.protocol.agents.agent import Agent
 from gateway.protocol.agents.mail import Item
@@ -48,6 +49,10 @@ class Summaries:
     def show(self, agent: Agent) -> list[Item]:
         """Return what the agent's model is shown, in the engine's form."""
         return self._windows.show(agent)
+
+    def adopt(self, plan: Plan) -> None:
+        """Show histories by another form of the request from now on."""
+        self._windows.plan = plan
 
     def note_usage(self, agent: Agent, usage: Usage | None) -> None:
         """Note what an inference of the agent took."""

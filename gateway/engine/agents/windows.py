@@ -44,10 +44,13 @@ class Windows:
         compaction: opens notes of other responses.
         threshold: tokens from which on a window is compacted; None for never.
         keep_bytes: how much of the user's messages stays word for word; None for all.
+
+    Attributes:
+        plan: the response, as its request is now.
     """
 
     def __init__(self, plan: Plan, compaction: Compaction, threshold: int | None, keep_bytes: int | None) -> None:
-        self._plan = plan
+        self.plan = plan
         self._compaction = compaction
         self._threshold = threshold
         self._keep_bytes = keep_bytes
@@ -125,7 +128,7 @@ class Windows:
         return measure
 
     def _carry(self, items: list[Item]) -> list[Item]:
-        return self._plan.request.carry(recall_agents(items))
+        return self.plan.request.carry(recall_agents(items))
 
     def _find_note(self, item: Mapping[str, Any]) -> str | None:
         if _NOTE in item:
@@ -135,7 +138,7 @@ class Windows:
         if not isinstance(token, str):
             return None
         if token not in self._opened:
-            read = self._compaction.notes.read(self._plan.caller.principal, [dict(item)], first_new=1)
+            read = self._compaction.notes.read(self.plan.caller.principal, [dict(item)], first_new=1)
             self._opened[token] = read.get(0)
         return self._opened[token]
 

@@ -12,10 +12,12 @@ from gateway.protocol.agents.paths import ROOT
 from gateway.protocol.agents.tree_items import TreeItems
 from gateway.protocol.agents.tree_round import TreeRound
 from gateway.protocol.announcer import Round
+from gateway.protocol.carriage import Carriage
 from gateway.protocol.compaction import COMPACTION
 from gateway.protocol.compaction_slot import CompactionSlot
 from gateway.protocol.errors import GatewayError
 from gateway.protocol.events import Event
+from gateway.protocol.hosted import HostedTool
 from gateway.protocol.slots import Slot
 from gateway.protocol.turn import Turn
 
@@ -78,6 +80,16 @@ class TreeTurn(Turn):
     def host_actions(self, names: Iterable[str]) -> None:
         """Take the engine's calls of these functions as actions."""
         self._items.naming.actions = frozenset(names)
+
+    def carry_by(self, carriage: Carriage, hosted: Iterable[HostedTool]) -> None:
+        """Take the engine's calls by other names from now on: more tools have become known.
+
+        Args:
+            carriage: names of carried tools.
+            hosted: tools that the gateway runs.
+        """
+        self._items.naming.carry_by(carriage)
+        self.host(hosted, None)
 
     def conclude_action(
         self, round_: Round, slot: ActionSlot, text: str | None, messages: Sequence[Mail] = ()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from engine.agents.bench import ALPHA, ROOT, TreeBench
 from engine.doubles import HeldStore, settle
-from harness.agents import call, gate, say, spawn, wait
+from harness.agents import call, gate, listing, say, spawn, wait
 
 ASKS = [call("get_proposal", id="ask_1")]
 GRACE = 0.25
@@ -208,3 +208,48 @@ async def test_what_is_too_long_to_be_sent_back_is_no_reason_to_end_the_response
     (failed,) = [event for event in told if event["type"] == "response.inject.failed"]
     assert failed["input"] == []
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
+
+
+SEARCH = {"type": "tool_search", "execution": "client"}
+
+
+def found(*names):
+    tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in names]
+    return {"type": "tool_search_output", "call_id": "ask_1", "execution": "client", "tools": tools}
+
+
+async def test_tools_that_an_output_brings_are_offered_to_all_from_then_on():
+    bench = TreeBench(
+        {
+            ROOT: [[spawn("alpha"), call("tool_search", '{"query": "x"}', id="ask_1")], [call("look", id="ask_2")]],
+            ALPHA: [[gate("hold"), listing()], [say("found")]],
+        },
+        live=True,
+    )
+    listener, _ = await bench.start(tools=[SEARCH])
+    await bench.played.reached("hold")
+    await settle(50)
+    told = listener.take()
+    assert await bench.engine.runs.inject(id_of(told), [found("look")]) is True
+    await settle(50)
+    bench.played.release("hold")
+    told += await listener.take_all()
+    names = [[tool["name"] for tool in asked.body["tools"]] for asked in bench.played.asked]
+    assert ["look" in known for known in names] == [False, False, True, True]
+    assert [name for name in names[2] if name != "look"] == names[0]
+    made = [item for item in told[-1]["response"]["output"] if item["type"] == "function_call"]
+    assert [(item["name"], item["call_id"]) for item in made] == [("look", "ask_2")]
+
+
+@pytest.mark.parametrize("output", [found("spawn_agent"), {**found(), "tools": [{"type": "function"}]}])
+async def test_tools_that_no_request_could_bring_are_refused(output):
+    bench = TreeBench({ROOT: [[call("tool_search", '{"query": "x"}', id="ask_1")], [say("done")]]}, live=True)
+    listener, _ = await bench.start(tools=[SEARCH])
+    await settle(50)
+    told = listener.take()
+    assert await bench.engine.runs.inject(id_of(told), [output]) is True
+    assert await bench.engine.runs.inject(id_of(told), [found("look")]) is True
+    told += await listener.take_all()
+    acks = [event["type"].removeprefix("response.inject.") for event in told if "inject" in event["type"]]
+    assert acks == ["failed", "created"]
+    assert told[-1]["response"]["status"] == "completed"
