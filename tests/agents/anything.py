@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections import Counter
+from itertools import pairwise
 from typing import NamedTuple
 
 from agents.site import PROPOSAL, CountingStore, Refused, Site, output
@@ -34,6 +36,8 @@ MOST_INFERENCES = 70
 THRESHOLD = 50_000
 LONG = "many words " * 40
 NAMES = ("a", "b", "c")
+# What an engine may be sent.
+KNOWN = ("message", "reasoning", "function_call", "function_call_output")
 VISIBLE = ("message", "reasoning", "function_call", "multi_agent_call", "agent_message")
 
 
@@ -58,6 +62,7 @@ class Models:
             self.faults.append(f"{asked.path} is asked twice at once")
         if len({path for path in running if path != "/root"}) > self.limit:
             self.faults.append(f"{running} run at once, above {self.limit}")
+        self.faults += check_input(asked.body["input"])
         pause = Pause(random.choice((0, 0, 0.001, 0.5, 15)))
         if asked.summary:
             turn = random.choice(([say("A note.")], [say("A note.")], [say("Another note.")], [say("")], [fail(500)]))
@@ -133,11 +138,26 @@ class Models:
         )
 
 
+def check_input(items):
+    """What is wrong with what a model is shown: only what engines know, and every output right behind its call."""
+    faults = [f"an engine is sent {item['type']}" for item in items if item["type"] not in KNOWN]
+    faults += [f"an engine is told {name}" for item in items for name in ("agent", "phase") if name in item]
+    calls = [item["call_id"] for item in items if item["type"] == "function_call"]
+    behind = [
+        answer.get("call_id")
+        for item, answer in pairwise([*items, {"type": "end"}])
+        if item["type"] == "function_call" and answer["type"] == "function_call_output"
+    ]
+    answers = [item["call_id"] for item in items if item["type"] == "function_call_output"]
+    return faults if calls == behind == answers else [*faults, f"calls {calls}, outputs {answers}"]
+
+
 class Link(NamedTuple):
-    """One stored response, and the calls that it answered."""
+    """One stored response, and the calls that its input and injects answered."""
 
     response: dict
-    answered: list
+    given: list
+    injected: list
 
 
 class MoodyStore(CountingStore):
@@ -219,21 +239,19 @@ class Life:
         if self.chain and self.random.random() < 0.2:
             del self.chain[self.random.randrange(len(self.chain)) :]
 
-    @property
-    def calls(self):
-        """The agents of all calls of the chain for the client, by id."""
-        told = [item for link in self.chain for item in link.response["output"]]
-        return {item["call_id"]: item["agent"]["agent_name"] for item in told if item["type"] == "function_call"}
-
     def pending(self):
-        """Calls of the chain without an output."""
-        answered = {call_id for link in self.chain for call_id in link.answered}
-        return [call_id for call_id in self.calls if call_id not in answered]
+        """Calls of the chain without an output. An id that a note has swallowed may come again."""
+        waiting = set()
+        for link in self.chain:
+            waiting -= set(link.given)
+            waiting |= {item["call_id"] for item in link.response["output"] if item["type"] == "function_call"}
+            waiting -= set(link.injected)
+        return sorted(waiting)
 
     def note(self, given, response, injected=()):
         """Remember a response that was stored."""
         if response is not None and response["status"] != "failed":
-            self.chain.append(Link(response, [*(item["call_id"] for item in given if "call_id" in item), *injected]))
+            self.chain.append(Link(response, [item["call_id"] for item in given if "call_id" in item], injected))
 
     async def ask(self, transport):
         fields = self.request()
@@ -355,13 +373,10 @@ class Life:
             for item in tail:
                 if item["type"] == "multi_agent_call_output" and item["call_id"] in results:
                     assert text_of(item) == results[item["call_id"]]
-        for call_id in (call_id for link in self.chain for call_id in link.answered):
-            answers = [
-                item
-                for item in tree.agents[self.calls[call_id]].history
-                if item.get("call_id") == call_id and item["type"] == "function_call_output"
-            ]
-            assert len(answers) <= 1, f"{call_id} is answered twice"
+        for agent in tree.agents.values():
+            calls = Counter(item["call_id"] for item in agent.history if item["type"] == "function_call")
+            answers = Counter(item["call_id"] for item in agent.history if item["type"] == "function_call_output")
+            assert answers <= calls, f"{answers - calls} of {agent.path}: answered twice"
 
     def stored_chain(self):
         by_id = {stored.id: stored for stored in self.site.store.appended}
