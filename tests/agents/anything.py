@@ -280,62 +280,65 @@ class Life:
         await serving
 
     async def converse(self):
-        """On a WebSocket, where the client injects what it likes, and may leave at any time."""
-        fields = self.request()
+        """On a WebSocket, with one response or some; the client injects what it likes, and may leave at any time."""
         async with self.site.connect() as client:
-            client.create(**fields)
-            injecting = asyncio.create_task(self.inject(client))
-            leaves = self.random.random() < 0.15
-            ending = asyncio.create_task(client.ended())
-            try:
-                if leaves:
-                    await asyncio.wait([ending], timeout=self.random.choice((0, 0.01, 1, 30)))
-                    if not ending.done():
-                        client.socket.leave()
-                        await client.task
-                        return self.left(client, fields)
-                await ending
-                sent = await injecting
-                while sum(is_answer(frame) for frame in client.socket.frames) < len(sent):
-                    await client.socket.arrival()
-            finally:
-                injecting.cancel()
-                ending.cancel()
-                await asyncio.wait([injecting, ending])
-            frames = list(client.socket.frames)
+            for _ in range(self.random.choice((1, 1, 2, 3))):
+                response = await self.exchange(client)
+                if client.socket.close_code is not None:
+                    return None
+                if response is not None and response["status"] != "failed":
+                    self.check_stored()
+        return response
+
+    async def exchange(self, client):
+        """Make one response; returns None if it was refused, or the client left."""
+        fields, start = self.request(), len(client.socket.frames)
+        client.create(**fields)
+        injecting = asyncio.create_task(self.inject(client, start))
+        ending = asyncio.create_task(until(client, start, is_end))
+        try:
+            if self.random.random() < 0.12:
+                await asyncio.wait([ending], timeout=self.random.choice((0, 0.01, 1, 30)))
+                if not ending.done():
+                    client.socket.leave()
+                    await client.task
+                    return None
+            await ending
+            sent = await injecting
+            while sum(is_answer(frame) for frame in client.socket.frames[start:]) < len(sent):
+                await client.socket.arrival()
+        finally:
+            injecting.cancel()
+            ending.cancel()
+            await asyncio.wait([injecting, ending])
+        frames = client.socket.frames[start:]
         if frames[0]["type"] == "error":
             # The first inference of all was refused.
             return None
         assert check_run(frames, sent, dropped=True) == []
-        response = next(frame["response"] for frame in frames if "response" in frame and is_end(frame))
-        if response["status"] != "failed":
-            answers = [frame for frame in frames if is_answer(frame)]
-            taken = [
-                item["call_id"]
-                for batch, answer in zip(sent, answers, strict=True)
-                if answer["type"].endswith("created")
-                for item in batch["input"]
-            ]
-            assert len(set(taken)) == len(taken), "an output was taken twice"
-            self.note(fields["input"], response, taken)
+        response = next(frame["response"] for frame in frames if is_end(frame))
+        answers = [frame for frame in frames if is_answer(frame)]
+        taken = [
+            item["call_id"]
+            for batch, answer in zip(sent, answers, strict=True)
+            if answer["type"].endswith("created")
+            for item in batch["input"]
+        ]
+        assert len(set(taken)) == len(taken), "an output was taken twice"
+        self.note(fields["input"], response, taken)
         return response
 
-    def left(self, client, fields):
-        """The client has gone: nothing is stored, or all of it was before."""
-        begun = [frame["response"]["id"] for frame in client.socket.frames if frame["type"] == "response.created"]
-        assert not [response for response in self.site.store.appended if response.id in begun]
-        assert "input" in fields
-
-    async def inject(self, client):
+    async def inject(self, client, start):
         """Answer calls one by one, several at once, twice, and some that nobody made; returns what was sent."""
         random, sent, seen = self.random, [], 0
-        begun = await client.until(lambda frame: True)
+        begun = await until(client, start, lambda frame: True)
         if begun["type"] == "error":
             return sent
         response_id = begun["response"]["id"]
         while True:
-            calls = [item["call_id"] for item in client.items("function_call")]
-            ended = any(is_end(frame) for frame in client.socket.frames)
+            frames = client.socket.frames[start:]
+            calls = [frame["item"]["call_id"] for frame in frames if is_call(frame)]
+            ended = any(is_end(frame) for frame in frames)
             if ended and random.random() < 0.8:
                 return sent
             if len(calls) > seen or ended:
@@ -384,7 +387,18 @@ class Life:
 
 
 def is_end(frame):
-    return frame["type"] in ("response.completed", "response.incomplete", "response.failed")
+    return frame["type"] in ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+def is_call(frame):
+    return frame["type"] == "response.output_item.done" and frame["item"]["type"] == "function_call"
+
+
+async def until(client, start, found):
+    """Wait for a frame behind the first ones, and return it."""
+    while (frame := next((frame for frame in client.socket.frames[start:] if found(frame)), None)) is None:
+        await client.socket.arrival()
+    return frame
 
 
 def is_answer(frame):
