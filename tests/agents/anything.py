@@ -34,6 +34,7 @@ from gateway.protocol.errors import StorageUnavailable
 MOST_AGENTS = 11
 MOST_INFERENCES = 70
 THRESHOLD = 50_000
+TOOLS = [tool("look"), tool("pay", kind="mcp_approval_request")]
 LONG = "many words " * 40
 NAMES = ("a", "b", "c")
 # What an engine may be sent.
@@ -103,7 +104,8 @@ class Models:
         return steps
 
     def look(self):
-        return call("mcp__s__look", '{"a": "x"}')
+        """A tool of the gateway's: one that is run at once, or one that the client has to approve."""
+        return call(f"mcp__s__{self.random.choice(('look', 'look', 'pay'))}", '{"a": "x"}')
 
     async def run_tool(self, made):
         """A tool of the gateway's, in some time."""
@@ -188,7 +190,7 @@ class Life:
         self.site = Site(
             server=self.models.upstream,
             store=MoodyStore(random),
-            tools=ScriptedTools(known=[tool("look")], behaviours={"look": self.models.run_tool}),
+            tools=ScriptedTools(known=TOOLS, behaviours={"look": self.models.run_tool, "pay": self.models.run_tool}),
             multi_agent={
                 "max_agents_total": MOST_AGENTS,
                 "wait_max_ms": 60_000,
@@ -221,7 +223,7 @@ class Life:
     def request(self):
         """What is sent: a message, and all outputs that may be waited for."""
         given = [{"type": "message", "role": "user", "content": "Go on."}]
-        given += [output(call_id, "late") for call_id in self.pending()]
+        given += [self.answer(call_id) for call_id in self.pending()]
         fields = {
             "input": given,
             "tools": [PROPOSAL, MCP],
@@ -234,6 +236,13 @@ class Life:
                 fields["input"] = [{"type": "compaction_trigger"}]
         return fields
 
+    def answer(self, asked):
+        """What a client gives for a call, or for a call that it has to approve."""
+        if asked.startswith("mcpr_"):
+            approve = self.random.random() < 0.7
+            return {"type": "mcp_approval_response", "approval_request_id": asked, "approve": approve}
+        return output(asked, "given")
+
     def turn_back(self):
         """Go on from an earlier response, as another one may have."""
         if self.chain and self.random.random() < 0.2:
@@ -244,14 +253,14 @@ class Life:
         waiting = set()
         for link in self.chain:
             waiting -= set(link.given)
-            waiting |= {item["call_id"] for item in link.response["output"] if item["type"] == "function_call"}
+            waiting |= {asked for item in link.response["output"] if (asked := asked_in(item)) is not None}
             waiting -= set(link.injected)
         return sorted(waiting)
 
     def note(self, given, response, injected=()):
         """Remember a response that was stored."""
         if response is not None and response["status"] != "failed":
-            self.chain.append(Link(response, [item["call_id"] for item in given if "call_id" in item], injected))
+            self.chain.append(Link(response, [answered for item in given if (answered := answered_in(item))], injected))
 
     async def ask(self, transport):
         fields = self.request()
@@ -319,7 +328,7 @@ class Life:
         response = next(frame["response"] for frame in frames if is_end(frame))
         answers = [frame for frame in frames if is_answer(frame)]
         taken = [
-            item["call_id"]
+            answered_in(item)
             for batch, answer in zip(sent, answers, strict=True)
             if answer["type"].endswith("created")
             for item in batch["input"]
@@ -337,7 +346,7 @@ class Life:
         response_id = begun["response"]["id"]
         while True:
             frames = client.socket.frames[start:]
-            calls = [frame["item"]["call_id"] for frame in frames if is_call(frame)]
+            calls = [asked for frame in frames if (asked := read_call(frame)) is not None]
             ended = any(is_end(frame) for frame in frames)
             if ended and random.random() < 0.8:
                 return sent
@@ -347,7 +356,7 @@ class Life:
                 batch = random.sample(calls, random.randint(0, min(2, len(calls))))
                 if random.random() < 0.1:
                     batch.append("call_unknown")
-                sent.append({"input": [output(call_id, "injected") for call_id in batch]})
+                sent.append({"input": [self.answer(call_id) for call_id in batch]})
                 client.inject(response_id, *sent[-1]["input"])
                 if ended:
                     return sent
@@ -378,6 +387,7 @@ class Life:
                     assert text_of(item) == results[item["call_id"]]
         for agent in tree.agents.values():
             calls = Counter(item["call_id"] for item in agent.history if item["type"] == "function_call")
+            calls += Counter(item["id"] for item in agent.history if item["type"] == "mcp_approval_request")
             answers = Counter(item["call_id"] for item in agent.history if item["type"] == "function_call_output")
             assert answers <= calls, f"{answers - calls} of {agent.path}: answered twice"
 
@@ -390,8 +400,21 @@ def is_end(frame):
     return frame["type"] in ("response.completed", "response.incomplete", "response.failed", "error")
 
 
-def is_call(frame):
-    return frame["type"] == "response.output_item.done" and frame["item"]["type"] == "function_call"
+def read_call(frame):
+    """The id that an event of the end of an item asks the client for."""
+    return asked_in(frame["item"]) if frame["type"] == "response.output_item.done" else None
+
+
+def asked_in(item):
+    """The id of a call that a client has to answer, or of one that it has to approve."""
+    return (
+        item["call_id"] if item["type"] == "function_call" else item["id"] if item["id"].startswith("mcpr_") else None
+    )
+
+
+def answered_in(item):
+    """The id that an item of a client's answers."""
+    return item.get("call_id") or item.get("approval_request_id")
 
 
 async def until(client, start, found):
@@ -407,7 +430,9 @@ def is_answer(frame):
 
 def is_shown(item):
     """Whether the client saw it as it is in a history: not what its user said, nor calls of the gateway's tools."""
-    return not (item["type"] == "message" and item["role"] != "assistant") and item.get("name") != "mcp__s__look"
+    return not (item["type"] == "message" and item["role"] != "assistant") and not str(item.get("name")).startswith(
+        "mcp__"
+    )
 
 
 def show(item):
