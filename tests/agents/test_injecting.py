@@ -347,6 +347,35 @@ async def test_an_output_overtakes_the_creates_of_its_lane():
     site.assert_at_rest()
 
 
+@pytest.mark.agents(66, 80)
+async def test_two_trees_at_once_on_two_lanes():
+    """Their agents have the same names and calls; each output goes to its own."""
+    site = Site(
+        {
+            "/root": [[spawn("alpha"), wait()], [spawn("alpha"), wait()], [say("done")], [say("done")]],
+            ALPHA: [[ask()], [ask()], [gate("alpha"), say("six")], [say("nine")]],
+        }
+    )
+    async with site.connect() as client:
+        ids = {}
+        for lane in ("one", "two"):
+            client.create(lane=lane)
+            while not any(is_call(frame) for frame in client.on(lane)):
+                await client.socket.arrival()
+            ids[lane] = client.on(lane)[0]["response"]["id"]
+        for number, lane in enumerate(("one", "two"), 1):
+            client.inject(ids[lane], output("call_p1", f"of {lane}"))
+            assert outcome(await answered(client, number)) == ("created", None)
+        site.upstream.release("alpha")
+        runs = [await client.ended("one"), await client.ended("two")]
+    for events, lane in zip(runs, ("one", "two"), strict=True):
+        assert check_run(events, [{"input": [output("call_p1", f"of {lane}")]}]) == []
+        assert {event["stream_id"] for event in events} == {lane}
+    assert [asked.texts[-1] for asked in site.upstream.of(ALPHA)[2:]] == ["of one", "of two"]
+    assert sorted(texts(events[-1]["response"])[0] for events in runs) == ["nine", "six"]
+    site.assert_at_rest()
+
+
 @pytest.mark.agents(81)
 async def test_a_client_that_does_not_read_may_send_so_many():
     site = Site(running())

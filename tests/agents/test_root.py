@@ -2,7 +2,7 @@
 
 import pytest
 from agents.site import TRANSPORTS, Refused, Site, items_of, output, texts
-from harness.agents import call, cut, fail, say, think
+from harness.agents import call, cut, fail, say, spawn, think, wait
 
 from gateway.protocol.errors import ResponseNotFound
 
@@ -66,6 +66,14 @@ async def test_what_the_model_is_asked():
     ]
     assert (body["stream"], body["store"], body["max_output_tokens"], body["temperature"]) == (True, False, 50, 0.5)
     assert not {"multi_agent", "previous_response_id", "context_management"} & body.keys()
+
+
+async def test_a_format_of_the_text_is_for_the_root_alone():
+    site = Site({"/root": [[spawn("alpha"), wait()], [say("{}")]], "/root/alpha": [[say("six")]]})
+    await site.post(text={"format": {"type": "json_object"}, "verbosity": "low"}, parallel_tool_calls=False)
+    formats = {asked.path: (asked.body.get("text") or {}).get("format") for asked in site.upstream.asked}
+    assert formats == {"/root": {"type": "json_object"}, "/root/alpha": None}
+    assert {asked.body["parallel_tool_calls"] for asked in site.upstream.asked} == {False}
 
 
 @pytest.mark.agents(16)
