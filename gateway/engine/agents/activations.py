@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from gateway.engine.agents.activity import Activity
 from gateway.engine.agents.approved import find_approved
@@ -77,7 +76,7 @@ class Activations:
             telling.keep_owed(turn.drop_open(round_))
         telling.round = turn.open_round()
 
-    def tells_of(self, call_ids: Iterable[Any]) -> bool:
+    def tells_of(self, call_ids: Iterable[str | None]) -> bool:
         """Whether any of these calls has been made in an inference that still goes on."""
         wanted = set(call_ids)
         slots = (slot for round_ in self.workers.inferring for slot in round_.slots)

@@ -14,6 +14,7 @@ from gateway.engine.hosting import Hosting
 from gateway.ports import HostedTool
 from gateway.protocol.agents.actions import ACTIONS
 from gateway.protocol.agents.asked import refuse_beside_agents
+from gateway.protocol.agents.history import read_output
 from gateway.protocol.agents.outcomes import Rejection
 from gateway.protocol.agents.paths import ROOT
 from gateway.protocol.agents.round_history import recall_agent_round
@@ -186,7 +187,7 @@ class Coordinator:
         A call that an inference has told of is known to the tree only when the inference has ended.
         """
         items = self._controls.next
-        return items is not None and not activations.tells_of(item.get("call_id") for item in items)
+        return items is not None and not activations.tells_of(map(read_output, items))
 
     def _decide(self, activations: Activations) -> None:
         while self._is_asked(activations):

@@ -19,16 +19,16 @@ def read_call(item: Item) -> str | None:
     """Return the id of the call that an item makes, if it does: one that has or will have an output of its own."""
     kind = item.get("type")
     if kind in CLIENT_CALLS or kind == CALL:
-        return item.get("call_id") or None
-    return item.get("id") if kind == "mcp_approval_request" else None
+        return _read_id(item, "call_id")
+    return _read_id(item, "id") if kind == "mcp_approval_request" else None
 
 
 def read_output(item: Item) -> str | None:
     """Return the id of the call that an item answers, if it does."""
     kind = item.get("type")
     if kind in CLIENT_OUTPUTS or kind == OUTPUT:
-        return item.get("call_id") or None
-    return item.get("approval_request_id") if kind in ("mcp_approval_response", "mcp_call") else None
+        return _read_id(item, "call_id")
+    return _read_id(item, "approval_request_id") if kind in ("mcp_approval_response", "mcp_call") else None
 
 
 def is_cut_short(item: Item) -> bool:
@@ -100,6 +100,12 @@ def build_note(call_id: str, name: str, output: str) -> Item:
     """Return what a model is told of an output that came after it had been shown a stand-in."""
     text = f"[The call of `{name}` ({call_id}), which was interrupted, has its output now.]\n{output}"
     return {"type": NOTE, "call_id": call_id, "text": text}
+
+
+def _read_id(item: Item, name: str) -> str | None:
+    """Return an id; None for none, and for what can be none: outputs are looked at before anybody has checked them."""
+    found = item.get(name)
+    return found if isinstance(found, str) and found else None
 
 
 def _is_approval(item: Item) -> bool:

@@ -15,6 +15,8 @@ from gateway.protocol.history import is_answer
 from gateway.protocol.items import CLIENT_OUTPUTS
 
 _APPROVAL = "mcp_approval_response"
+# How much of an id that a client made up is repeated to it.
+_SHOWN = 128
 
 
 class Sorted(Struct, frozen=True):
@@ -59,7 +61,7 @@ def sort_input(roster: Roster, items: Sequence[Item], *, complete: bool) -> Sort
     for call_id in missing if complete else ():
         if call_id not in outputs:
             raise InvalidRequest(
-                f"No tool output found for call {str(call_id)[:128]}; give one for every call that waits.",
+                f"No tool output found for call {str(call_id)[:_SHOWN]}; give one for every call that waits.",
                 code="missing_tool_output",
                 param="input",
             )
@@ -78,12 +80,14 @@ def check_outputs(roster: Roster, items: Sequence[Item], response_id: str) -> Re
             return _reject(f"An item of type '{str(item.get('type'))[:64]}' is no output of a client's tool.")
     ids = [str(read_output(item)) for item in items]
     pending = _find_pending(roster)
-    for index, call_id in enumerate(ids):
-        if call_id in ids[:index] or (call_id not in pending and _is_answered(roster, call_id)):
-            return _reject(f"Tool call '{call_id}' already has an output.")
+    unknown = next((call_id for call_id in ids if call_id not in pending), None)
+    answered = set() if unknown is None else _list_answered(roster) - pending.keys()
     for call_id in ids:
-        if call_id not in pending:
-            return _reject(f"Tool call '{call_id}' is not pending on response '{response_id}'.")
+        if call_id in answered:
+            return _reject(f"Tool call '{call_id[:_SHOWN]}' already has an output.")
+        answered.add(call_id)
+    if unknown is not None:
+        return _reject(f"Tool call '{unknown[:_SHOWN]}' is not pending on response '{response_id}'.")
     for call_id, item in zip(ids, items, strict=True):
         if not is_answer(pending[call_id][1].type, item["type"]):
             return _reject(f"Tool call '{call_id}' is a {pending[call_id][1].type}; its output has another type.")
@@ -116,10 +120,10 @@ def _find_pending(roster: Roster) -> dict[str, tuple[Agent, Call]]:
     }
 
 
-def _is_answered(roster: Roster, call_id: str) -> bool:
-    return call_id in roster.answered or any(
-        read_output(item) == call_id for agent in roster.agents.values() for item in agent.history
-    )
+def _list_answered(roster: Roster) -> set[str | None]:
+    """Return the ids of all calls that have an output."""
+    outputs = {read_output(item) for agent in roster.agents.values() for item in agent.history}
+    return outputs | roster.answered
 
 
 def _read_text(item: Item) -> str:
@@ -134,7 +138,7 @@ def _reject(message: str) -> Rejection:
 def _refuse_output(
     index: int, item: Item, call_id: str, owner: tuple[Agent, Call] | None, *, duplicate: bool
 ) -> InvalidRequest:
-    shown = call_id[:128]
+    shown = call_id[:_SHOWN]
     if duplicate:
         message = f"Call {shown} has more than one output in this input."
     elif owner is None:

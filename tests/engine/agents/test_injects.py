@@ -107,6 +107,26 @@ async def test_outputs_are_taken_once():
     assert "already has an output" in next(event for event in told if "error" in event)["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "x", "call_id": ["ask_1"]},
+        {"type": "mcp_approval_response", "call_id": {}, "approval_request_id": ["ask_1"], "approve": True},
+        {"type": "local_shell_call_output", "call_id": ["ask_1"], "output": "x"},
+    ],
+)
+async def test_an_output_whose_id_is_no_string_is_refused_and_its_response_goes_on(item):
+    bench = TreeBench({ROOT: [[spawn("alpha")], [gate("hold"), say("done")]], ALPHA: [[say("found")]]}, live=True)
+    listener, _ = await bench.start()
+    told = await until_told(listener, "output_item.done")
+    answer = bench.engine.runs.inject(id_of(told), [item])
+    assert await answer is True
+    bench.played.release("hold")
+    told += await listener.take_all()
+    assert next(event for event in told if "error" in event)["error"]["code"] == "invalid_input"
+    assert told[-1]["type"] == "response.completed"
+
+
 @pytest.mark.agents(73)
 async def test_an_agent_goes_on_when_it_has_all_it_waits_for():
     both = [call("get_proposal", id="ask_1"), call("get_proposal", id="ask_2")]

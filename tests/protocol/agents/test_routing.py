@@ -147,6 +147,31 @@ def test_injected_outputs_are_checked_one_rule_after_the_other():
     assert check(output(a)) == ("invalid_input", f"Tool call '{a}' already has an output.")
 
 
+class Counted(list):
+    """A history that counts how often it was read through."""
+
+    reads = 0
+
+    def __iter__(self):
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_a_flood_of_outputs_reads_each_history_once():
+    stage, calls = blocked()
+    root = stage["/root"]
+    root.history = Counted(root.history)
+    rejection = stage.tree.check_outputs([output(f"x{number}") for number in range(1000)], "resp_1")
+    assert rejection.message == "Tool call 'x0' is not pending on response 'resp_1'."
+    assert root.history.reads <= 1
+    assert "'x0'" in stage.tree.check_outputs([output(calls[0]), output("x0"), output("x1")], "resp_1").message
+
+
+def test_no_more_of_an_id_is_repeated_than_can_be_read():
+    stage, _ = blocked()
+    assert len(stage.tree.check_outputs([output("x" * 100_000)], "resp_1").message) < 200
+
+
 def test_what_was_answered_in_an_earlier_response_is_known():
     stage, calls = blocked()
     stage.tree.take_outputs([output(call) for call in calls])
