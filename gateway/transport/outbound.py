@@ -77,9 +77,7 @@ class OutboundQueue(Generic[Batch]):
         size = self._measure(batch)
         try:
             if (self._producers or self._is_full(size)) and not self._closed:
-                await self._wait(self._producers.append)
-            while self._is_full(size) and not self._closed:
-                await self._wait(self._producers.appendleft)
+                await self._take_turn(size)
         finally:
             self._append(batch, size)
 
@@ -104,7 +102,8 @@ class OutboundQueue(Generic[Batch]):
         if not self._waiting:
             _wake_all(self._drained)
         # One at a time, in turn: each that has queued its batch looks whether the next may.
-        _wake(self._producers)
+        if self._producers:
+            _call(self._producers[0])
 
     def close(self) -> None:
         """Drop what waits and let nobody wait again: the client has gone, or all is sent."""
@@ -116,7 +115,8 @@ class OutboundQueue(Generic[Batch]):
             self._waiting.clear()
         _wake_all(self._drained)
         _wake_all(self._passed)
-        _wake_all(self._producers)
+        for waiter in self._producers:
+            _call(waiter)
 
     def _is_full(self, size: int) -> bool:
         waiting = self._waiting
@@ -136,6 +136,19 @@ class OutboundQueue(Generic[Batch]):
         self._load.batches.move(batches)
         self._load.bytes.move(size)
 
+    async def _take_turn(self, size: int) -> None:
+        line = self._producers
+        waiter = asyncio.get_running_loop().create_future()
+        line.append(waiter)
+        try:
+            await waiter
+            while self._is_full(size) and not self._closed:
+                line[0] = waiter = asyncio.get_running_loop().create_future()
+                await waiter
+        finally:
+            # Not before, or who comes now would overtake whoever has been called and has not run yet.
+            line.remove(waiter)
+
     async def _wait(self, line_up: Callable[[asyncio.Future[None]], None]) -> None:
         waiter = asyncio.get_running_loop().create_future()
         line_up(waiter)
@@ -146,15 +159,11 @@ def _refuse(_: object) -> bool:
     return False
 
 
-def _wake(line: deque[asyncio.Future[None]]) -> bool:
-    while line:
-        waiter = line.popleft()
-        if not waiter.done():
-            waiter.set_result(None)
-            return True
-    return False
+def _call(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _wake_all(line: deque[asyncio.Future[None]]) -> None:
-    while _wake(line):
-        pass
+    while line:
+        _call(line.popleft())

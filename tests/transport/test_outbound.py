@@ -156,6 +156,38 @@ async def test_room_is_passed_on_by_a_producer_that_is_cancelled_with_it(put):
     assert line.written == [b"1", b"2", b"3", b"4"]
 
 
+async def test_nobody_overtakes_a_producer_that_has_been_called(put):
+    line = Line(max_batches=1)
+    producers = [put(line, batch) for batch in (b"1", b"2")]
+    await settle()
+    line.catch_up()
+    # The second has been called, and has not run yet.
+    assert not line.queue.write(b"x")
+    producers.append(put(line, b"3"))
+    await asyncio.gather(*producers)
+    assert line.written == [b"1", b"2", b"3"]
+
+
+async def test_who_waits_until_something_has_left_waits_for_no_more(put):
+    line = Line(max_batches=3)
+    assert await asyncio.wait_for(line.queue.passed(), LONG) is None
+    for batch in (b"1", b"2"):
+        await line.queue.put(batch)
+    passed = asyncio.create_task(line.queue.passed())
+    await settle()
+    await line.queue.put(b"3")
+    line.catch_up(1)
+    await settle()
+    assert not passed.done()
+    line.catch_up(1)
+    await passed
+    assert line.queue.statistics.batches == 1
+    passed = asyncio.create_task(line.queue.passed())
+    await settle()
+    line.queue.close()
+    await passed
+
+
 async def test_closing_drops_what_waits_and_frees_everybody(put):
     line = Line(max_batches=1)
     await line.queue.put(b"1")
