@@ -1,12 +1,14 @@
 """Outputs that arrive while something else happens: the end, a summary, a commit, a client that leaves."""
 
 import asyncio
+from itertools import count
 
 import pytest
-from agents.site import CountingStore, Site, items_of, output, texts
+from agents.site import PROPOSAL, CountingStore, Site, items_of, output, texts
 from engine.doubles import settle
 from harness.agent_rules import check_run
-from harness.agents import call, follow, gate, interrupt, listing, say, spawn, spend, wait
+from harness.agents import call, follow, gate, interrupt, listing, say, spawn, spend, think, wait
+from harness.tools import MCP, ScriptedTools, tool
 
 from gateway.protocol.agents.bounds import Bounds
 from gateway.protocol.agents.tree import Tree
@@ -120,6 +122,57 @@ async def test_who_leaves_before_the_acknowledgement_leaves_the_parent_as_it_was
     response = await site.post(previous_response_id=parent["id"], input=[GIVEN])
     assert texts(response) == ["again"]
     site.assert_at_rest()
+
+
+BUSY = {
+    "/root": [[spawn("alpha"), spawn("beta"), call("mcp__s__look", "{}"), wait()], [wait()], [say("done")]],
+    ALPHA: [[say(FILL), listing(), spend(ABOVE, 1)], [ASK], [say("six")]],
+    BETA: [[spawn("sub", fork_turns="none"), wait()], [say("nine")]],
+    "/root/beta/sub": [[think("hm")], [say("s")]],
+}
+
+
+@pytest.mark.agents(84, 129)
+@pytest.mark.parametrize("transport", ["sse", "websocket"])
+async def test_who_leaves_at_any_time_leaves_nothing_behind(transport):
+    """After every turn of the loop once, from the request to behind the end."""
+    for turns in count(0, 4):
+        site = Site(BUSY, summaries={ALPHA: [[say("note 1")]]}, tools=ScriptedTools(known=[tool("look")]))
+        heard = await (leave_http if transport == "sse" else leave_websocket)(site, turns)
+        site.assert_at_rest()
+        assert len(site.store.appended) <= 1
+        if site.store.appended:
+            stored = await site.engine.retrieve("local", site.store.appended[0].id)
+            assert b'"completed"' in stored
+        if heard:
+            assert site.store.appended
+            break
+    assert turns > 100
+
+
+async def leave_http(site, turns):
+    """Leave after so many turns; returns whether the end was heard."""
+    request = site.request(stream=True, tools=[PROPOSAL, MCP])
+    serving = asyncio.create_task(request.serve(site.endpoint))
+    await settle(turns)
+    request.gone.set()
+    await serving
+    return b"response.completed" in request.body
+
+
+async def leave_websocket(site, turns):
+    """Leave after so many turns; returns whether the end was heard."""
+    async with site.connect() as client:
+        client.create(tools=[PROPOSAL, MCP])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+            if client.socket.frames and client.socket.frames[-1]["type"] == "response.output_item.done":
+                item = client.socket.frames[-1]["item"]
+                if item["type"] == "function_call":
+                    client.inject(client.socket.frames[0]["response"]["id"], GIVEN)
+        client.socket.leave()
+        await client.task
+        return any(frame["type"] == "response.completed" for frame in client.socket.frames)
 
 
 # ---------------------------------------------------------------- a summary
