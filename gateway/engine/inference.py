@@ -92,11 +92,14 @@ class Inference:
             )
             began = time.perf_counter()
             exchange = await self._open(call, began)
+            # The round may also end while the answer goes on: others end those of a tree.
+            whole = False
             try:
                 if exchange.is_event_stream:
                     await self._relay(exchange)
                 else:
                     await self._ingest_body(exchange)
+                whole = round_.ended
             except UpstreamError as error:
                 error.message = route.upstream.redact(error.message)
                 raise
@@ -105,10 +108,10 @@ class Inference:
                 if span.recording:
                     first = self._telling.outbox.first_delta
                     conclude_call(
-                        span, round_,
+                        span, round_, whole=whole,
                         first_chunk_seconds=first - began if first > began else None, content_bytes=content_bytes,
                     )  # fmt: skip
-                if round_.ended and (self._cut is None or not self._cut.made):
+                if whole and (self._cut is None or not self._cut.made):
                     exchange.retire()
                 else:
                     await exchange.close()

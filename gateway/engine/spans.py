@@ -75,22 +75,25 @@ def describe_call(span: Span, route: Route, body: Mapping[str, Any], content_byt
         span.annotate({name: _cut(value, content_bytes) for name, value in told.items() if value})
 
 
-def conclude_call(span: Span, round_: Round, *, first_chunk_seconds: float | None, content_bytes: int) -> None:
+def conclude_call(
+    span: Span, round_: Round, *, whole: bool, first_chunk_seconds: float | None, content_bytes: int
+) -> None:
     """Say how an inference server answered.
 
     Args:
         span: of the call.
         round_: what was read of the answer.
+        whole: whether the answer came to its end.
         first_chunk_seconds: time from the call to its first output, if it streamed any.
         content_bytes: as for `describe_call`.
     """
     output = [slot.final or slot.render("incomplete") for slot in round_.slots if slot.announced]
-    reason = _find_reason(round_, output)
+    reason = _find_reason(round_, output) if whole else "error"
     span.annotate(
         {
             names.ATTR_RESPONSE_ID: round_.response_id,
             names.ATTR_RESPONSE_MODEL: round_.model,
-            names.ATTR_FINISH_REASONS: (reason,) if round_.ended else None,
+            names.ATTR_FINISH_REASONS: (reason,) if whole else None,
             names.ATTR_TIME_TO_FIRST_CHUNK: first_chunk_seconds,
             **_describe_usage(round_.usage),
         }
@@ -107,8 +110,6 @@ def conclude_summary(span: Span, usage: Usage | None) -> None:
 
 def _find_reason(round_: Round, output: Sequence[Any]) -> str:
     """Return why a model stopped, in the words of the conventions."""
-    if not round_.ended:
-        return "error"
     if round_.reason is not None:
         return _REASONS.get(round_.reason, round_.reason)
     return "tool_call" if any(isinstance(item, FunctionCall | CustomToolCall) for item in output) else "stop"

@@ -204,6 +204,7 @@ class Site:
         """Nothing runs, nothing is held, and the script had all that was asked for."""
         assert self.upstream.overrun == []
         assert self.upstream.running == []
+        assert [asked for asked in self.upstream.asked if asked.reply.is_kept_early] == []
         assert_at_rest(self)
         seats = self.engine._seats["default"]
         assert (seats.running.now, seats.waiting.now) == (0, 0)

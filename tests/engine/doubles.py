@@ -91,6 +91,11 @@ class Reply:
     is_translated = False
 
     @property
+    def is_kept_early(self) -> bool:
+        """Whether it was handed back complete although there is more to come: the server goes on in vain."""
+        return bool(self.retired and self._waiting)
+
+    @property
     def is_event_stream(self) -> bool:
         return self.event_stream
 

@@ -16,6 +16,7 @@ SETTLE_SECONDS = 20.0
 # Everything that must be nothing when no request is left.
 GAUGES = (
     "gateway_active_responses",
+    "gateway_agents_active",
     "gateway_upstream_calls_running",
     "gateway_upstream_calls_waiting",
     "gateway_delivery_queue_batches",
@@ -109,6 +110,13 @@ class WatchedGateway(DatabaseGateway):
         while (beyond := self.look().beyond(idle)) and time.monotonic() < deadline:
             time.sleep(0.1)
         return beyond
+
+    def await_sessions_end(self) -> None:
+        """Wait until the database has dealt with all that a killed gateway asked of it."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self._sessions:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     @property
     def resident_mib(self) -> float:
