@@ -35,13 +35,14 @@ class Schedule:
             return [*(spawn(name) for name in CHILDREN), wait(20)] if first else [say("done")]
         name = f"gate {len(self.played.asked)}"
         self.gates.append(name)
-        if self.calls < 8 and self.random.random() < 0.7:
+        if self.calls < 10 and self.random.random() < 0.8:
             self.calls += 1
-            return [gate(name), *(call("get_proposal", {}, id=f"c{self.calls}_{n}") for n in range(2))]
+            held = [gate(name)] if self.random.random() < 0.5 else []
+            return [*held, *(call("get_proposal", {}, id=f"c{self.calls}_{n}") for n in range(2))]
         return [say("Hm, ", gate(name), "yes.")]
 
     def step(self, talk):
-        match self.random.choice(("inject", "inject", "inject", "release", "pause", "resume")):
+        match self.random.choice(("inject", "inject", "inject", "release", "release", "pause", "resume")):
             case "inject":
                 self.inject(talk)
             case "release" if self.gates:
@@ -58,7 +59,9 @@ class Schedule:
         target = self.random.choice([*began, *began, "resp_nobody"])
         lane = next((f.get("stream_id") for f in talk.socket.frames if f.get("response", {}).get("id") == target), None)
         told = [f["item"]["call_id"] for f in talk.on(lane) if is_call(f)]
-        picked = [self.random.choice(told)] if told else ["nobody"]
+        if not told and self.random.random() < 0.8:
+            return
+        picked = [self.random.choice(told[-4:] or ["nobody"])]
         if self.random.random() < 0.2:
             picked.append(self.random.choice([*told, "nobody"]))
         sent = self.sent.setdefault(target, [])
@@ -111,9 +114,13 @@ async def test_each_inject_has_one_answer(seed):
         for lane in ("a", "b"):
             talk.create(lane=lane, multi_agent={"enabled": True}, tools=[TOOL])
             await talk.begun(lane)
-        for _ in range(30):
+        for _ in range(40):
             schedule.step(talk)
-            await settle(schedule.random.choice((0, 1, 6)))
+            await settle(schedule.random.choice((0, 3, 20)))
+        await settle()
+        await schedule.finish(talk)
+        for _ in range(3):
+            schedule.inject(talk)
         await settle()
         await schedule.finish(talk)
         for lane in ("a", "b"):
