@@ -225,8 +225,9 @@ class Activations:
 
     def _end_tools(self, agent: Agent, _: None, error: Exception | None) -> None:
         if error is not None:
-            raise error
-        self._settle(agent, None)
+            self._desk.fail(error)
+        else:
+            self._settle(agent, None)
 
     # ------------------------------------------------------------ summaries
 
@@ -239,20 +240,18 @@ class Activations:
     def _end_summary(
         self, agent: Agent, draft: Draft, only: bool, summary: Summary | None, error: Exception | None
     ) -> None:
-        try:
-            if error is not None:
-                raise error
-            assert summary is not None
-            self._summaries.take(agent, draft, summary, smaller=not only)
-        except GatewayError as failure:
-            if only:
-                raise
+        failure = error
+        if summary is not None:
+            failure = self._summaries.take(agent, draft, summary, smaller=not only)
+        if failure is not None and (only or not isinstance(failure, GatewayError)):
+            self._desk.fail(failure)
+        elif isinstance(failure, GatewayError):
             failed = self._summaries.fail(agent, draft, failure)
             if failed is not None and agent.phase is Phase.INFERRING:
                 self._give_up(agent, failed)
                 return
         # One that was interrupted meanwhile has perhaps begun something else.
-        if not only and agent.phase is Phase.INFERRING:
+        if not (only or self._desk.has_failed) and agent.phase is Phase.INFERRING:
             self._infer(agent)
 
     # ------------------------------------------------------------ failures
@@ -265,13 +264,10 @@ class Activations:
         desk.tree.end_round(agent, recall_agent_round(round_.slots), list_calls(round_.slots))
 
     def _give_up(self, agent: Agent, error: Exception, round_: TreeRound | None = None) -> None:
-        """Let an agent fail, or with it the response.
-
-        Raises:
-            GatewayError: the response fails.
-        """
+        """Let an agent fail, or with it the response."""
         if _ends_response(agent, error):
-            raise error
+            self._desk.fail(error)
+            return
         assert isinstance(error, GatewayError)
         if round_ is not None:
             self._break_off(agent, round_)

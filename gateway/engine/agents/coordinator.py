@@ -126,6 +126,7 @@ class Coordinator:
             while activations.workers:
                 await desk.inbox.wait(None)
                 desk.inbox.take_steps()
+                desk.check()
         else:
             await self._converse(activations)
             self._controls.close()
@@ -137,6 +138,7 @@ class Coordinator:
         desk, tree = self._desk, self._desk.tree
         while True:
             desk.inbox.take_steps()
+            desk.check()
             self._decide(activations)
             self._advance(activations)
             self._check_size()
@@ -164,6 +166,7 @@ class Coordinator:
                 return
             for agent in runnable:
                 activations.start(agent)
+            desk.check()
 
     def _hold_open(self) -> float | None:
         """Return until when a response at rest waits for outputs of its client; None to wait no longer."""

@@ -56,6 +56,7 @@ class Desk:
         self.telling = telling
         self.types = types
         self.inbox = Inbox()
+        self._failure: Exception | None = None
         self.coalescer = coalescer
         self.metrics = metrics
         self.tracing = tracing
@@ -64,6 +65,28 @@ class Desk:
     def now(self) -> float:
         """The time by which agents wait."""
         return asyncio.get_running_loop().time()
+
+    def fail(self, error: Exception) -> None:
+        """Have the response end with an error, the first if there are several."""
+        if self._failure is None:
+            self._failure = error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the response is to end with an error."""
+        return self._failure is not None
+
+    def check(self) -> None:
+        """Raise the error that the response is to end with, if there is one.
+
+        It is raised here alone: who holds an error that passes by holds itself, until the garbage collector comes.
+        """
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure
 
     def tell(self, out: Iterable[Event]) -> None:
         """Keep events for the client.

@@ -30,7 +30,10 @@ class Inbox:
         self.wake()
         result, error = await reply
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # which leads back here
         return result
 
     def post(self, step: Callable[[], None]) -> None:
@@ -52,10 +55,7 @@ class Inbox:
             if reply is None:
                 step()
             elif not reply.done():
-                try:
-                    self._replies.append((reply, step(), None))
-                except Exception as error:  # noqa: BLE001 - whoever asked gets it
-                    self._replies.append((reply, None, error))
+                self._replies.append((reply, *_try(step)))
 
     def reply(self) -> None:
         """Let the workers go on whose steps were taken."""
@@ -81,3 +81,11 @@ class Inbox:
             self._waiter = None
             if timer is not None:
                 timer.cancel()
+
+
+def _try(step: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """Return what a step returns, or what it raises."""
+    try:
+        return step(), None
+    except Exception as error:  # noqa: BLE001 - whoever asked gets it
+        return None, error

@@ -77,24 +77,27 @@ class Summaries:
         """
         return await self._compaction.summarizer.summarize(build_task(asking.plan_for(agent)), draft.window)
 
-    def take(self, agent: Agent, draft: Draft, summary: Summary, *, smaller: bool = True) -> None:
-        """Put a summary into the place of what it tells of, and tell of that.
+    def take(self, agent: Agent, draft: Draft, summary: Summary, *, smaller: bool = True) -> GatewayError | None:
+        """Put a summary into the place of what it tells of, and tell of that; returns why it is of no use, if so.
 
         Args:
             agent: the agent.
             draft: what was begun.
             summary: what was written.
             smaller: whether it has to be shorter than what it tells of.
-
-        Raises:
-            GatewayError: it is of no use, or does not fit.
         """
         desk = self._desk
         window = draft.window if smaller else None
-        told = self._compaction.take(desk.plan, summary, window, partial(desk.turn.tell_compaction, agent=agent.path))
+        try:
+            told = self._compaction.take(
+                desk.plan, summary, window, partial(desk.turn.tell_compaction, agent=agent.path)
+            )
+        except GatewayError as error:
+            return error
         desk.tree.end_compaction(agent, self._windows.compact(draft.items, summary.text), draft.covered)
         self._windows.measure_anew(agent)
         desk.tell(told)
+        return None
 
     def fail(self, agent: Agent, draft: Draft, error: GatewayError) -> CompactionFailed | None:
         """Leave a window as it is; returns what the agent fails with if that has happened too often in a row."""
