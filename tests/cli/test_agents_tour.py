@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from gateway.cli import agents_tour, demo
+from gateway.cli import agents_tour, demo, stage
 from gateway.cli.agents_tour import AgentsTour, Narrator, build_agents_stage
-from gateway.cli.children import ChildFailed
+from gateway.cli.children import ChildFailed, choose_ports
 from gateway.cli.voices import Voices
 
 ROOT, ALPHA, BETA = "/root", "/root/alpha", "/root/beta"
@@ -28,6 +28,8 @@ def untouched_signals() -> Iterator[None]:
 @pytest.mark.usefixtures("untouched_signals")
 def test_the_tour_shows_every_step_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(agents_tour, "_PACE", "0.01")
+    # Where a demo likes to be, that of another test may be about to listen.
+    monkeypatch.setattr(stage, "choose_ports", lambda *preferred: choose_ports(*[0] * len(preferred)))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     result = CliRunner().invoke(demo.command, ["--agents", "--once"])
