@@ -73,7 +73,7 @@ class Telling:
         await self.settle_early()
         self.outbox.pause()
         batch = self.outbox.take()
-        if not channel.write(batch):
+        if batch and not channel.write(batch):
             await channel.put(batch)
 
     def begin_early(self) -> None:
@@ -117,10 +117,12 @@ class Telling:
 
     async def settle_early(self) -> None:
         """Wait for what a timer has put into the channel."""
-        if self.early is not None:
+        while (early := self.early) is not None:
             # Not awaited itself: who is cancelled here must not take it along.
-            await asyncio.wait((self.early,))
-            early, self.early = self.early, None
+            await asyncio.wait((early,))
+            # Another may have taken its place since it ended.
+            if self.early is early:
+                self.early = None
             early.result()
 
     def _send_aside(self, channel: Channel) -> None:
