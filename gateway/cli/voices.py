@@ -32,8 +32,9 @@ class Voices:
         self._colours = colours
         self._said: dict[str, list[Text]] = {name: [] for name in colours}
         self._open: dict[str, str] = {}
+        self._has_columns = console.is_terminal and not console.is_dumb_terminal
         self._live: Live | None = None
-        if console.is_terminal:
+        if self._has_columns:
             self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=_REFRESHES)
 
     def __enter__(self) -> Self:
@@ -58,7 +59,7 @@ class Voices:
     def write(self, name: str, piece: str) -> None:
         """Show the next piece of what a speaker says."""
         said = self._open.get(name, "") + piece
-        if not self._console.is_terminal and len(said) >= _LINE_CHARACTERS:
+        if not self._has_columns and len(said) >= _LINE_CHARACTERS:
             line, _, said = said.rpartition(" ")
             self._add(name, self._paint(name, line))
         self._open[name] = said
@@ -72,7 +73,7 @@ class Voices:
         return Text(words.strip(), self._colours[name])
 
     def _add(self, name: str, line: Text) -> None:
-        if self._console.is_terminal:
+        if self._has_columns:
             self._said[name].append(line)
             return
         width = max(map(len, self._colours))

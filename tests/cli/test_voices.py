@@ -9,7 +9,7 @@ WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen
 
 
 def console(**fields) -> Console:
-    return Console(file=io.StringIO(), width=60, **fields)
+    return Console(file=io.StringIO(), width=60, _environ={"TERM": "xterm"}, **fields)
 
 
 def shown(used: Console) -> str:

@@ -19,6 +19,7 @@ from gateway.telemetry.names import Metric
 
 EXPLANATIONS = ROOT / "docs/explanation"
 CONFIG = load_config(None, {}).config
+_BY_RESPONSE = 'response["the response decides"]'
 SETTINGS = {format_path(path): (node, value) for path, node, value in walk(gateway_tree(), CONFIG)}
 METRICS = {value.name for value in vars(names).values() if isinstance(value, Metric)}
 ATTRIBUTES = {value for name, value in vars(names).items() if name.startswith("ATTR_")}
@@ -120,6 +121,15 @@ def test_the_lifecycle_is_drawn_from_the_table() -> None:
 def test_the_states_of_steering_are_drawn_from_the_table() -> None:
     (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "steering.md"])
     assert diagram.text.strip() == draw_states(STEER_MOVES, SteerPhase.RUNNING)
+
+
+def test_the_ways_of_an_inject_are_drawn_from_the_table() -> None:
+    (diagram,) = find_fences("mermaid", pages=[EXPLANATIONS / "injection.md"])
+    ways = [
+        f"    inject -- {standing.value} --> {answer[0] if answer else _BY_RESPONSE}"
+        for standing, answer in injection.ANSWERS.items()
+    ]
+    assert diagram.text.splitlines() == ["flowchart LR", '    inject["response.inject"]', *ways]
 
 
 def test_the_answers_to_injects_are_those_of_the_table() -> None:
