@@ -27,12 +27,13 @@ class Rig:
     Args:
         folder: where databases and logs live.
         stores: of `memory`, `sqlite` and `postgres`.
+        options: of the inference server.
     """
 
-    def __init__(self, folder: Path, stores: Sequence[str]) -> None:
+    def __init__(self, folder: Path, stores: Sequence[str], options: Sequence[str] = ()) -> None:
         self._folder = folder
         self._stores = stores
-        self._simulator = Simulator(folder)
+        self._simulator = Simulator(folder, options)
         self._gateways: dict[str, WatchedGateway] = {}
         self._running = ExitStack()
 
@@ -71,6 +72,10 @@ class Rig:
             upstream=_count_cpu(self._simulator.pid),
             client=time.process_time(),
         )
+
+    def read_memory(self, store: str) -> float:
+        """Return the MiB that a gateway has in memory now."""
+        return self._gateways[store].resident_mib
 
     def count_questions(self, store: str) -> Counter[str]:
         """Return how often the gateway asked up to now: `reads` of the database, and `lookups` in its own cache."""

@@ -167,11 +167,11 @@ class Gateway(Process):
 
 
 class Simulator(Process):
-    """`gateway simulate` on a free port."""
+    """`gateway simulate` on a free port, with these options."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
         port = free_port()
-        super().__init__(["simulate", "--port", str(port)], port, folder / "simulator.log")
+        super().__init__(["simulate", "--port", str(port), *options], port, folder / "simulator.log")
 
     def __enter__(self) -> Self:
         self.start("/health")
