@@ -3,8 +3,8 @@
     PYTHONPATH=tests .venv/bin/python loadtests/agents.py --markdown docs/explanation/performance.md
 
 Everything is on this machine: a simulated inference server, and for each cell a gateway of its own in one process, on a
-CPU of its own if there are two. All responses of a cell begin at once; in each a text of so many words comes at the same
-pace for every agent. Exits with 1 when any response did not complete as it should have.
+CPU of its own if there are two. All responses of a cell begin at once, and every agent says a text of so many words at
+the same pace. Exits with 1 when any response did not complete as it should have.
 """
 
 import argparse
