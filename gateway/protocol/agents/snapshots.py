@@ -19,6 +19,9 @@ from gateway.protocol.agents.stored import StoredAgent
 
 VERSION = 1
 
+# What an agent may be found doing. Whoever was at work, or waited, would be so for ever: nothing goes on for them.
+_STORED = frozenset({Phase.IDLE, Phase.BLOCKED, Phase.PARKED, Phase.RUNNABLE})
+
 
 class State(Struct, frozen=True, kw_only=True):
     """What is stored of an agent besides its history; the members are the agent's.
@@ -84,8 +87,7 @@ def read_agents(rows: Sequence[StoredAgent], bounds: Bounds, *, inherits: bool =
     limit = bounds.max_concurrent
     for row in rows:
         limit = _read_row(found, row).limit or limit
-    if ROOT not in found:
-        raise ValueError("a tree of agents without a root")
+    _check_kin(found)
     roster = Roster(structs.replace(bounds, max_concurrent=limit) if inherits else bounds)
     for agent in sorted(found.values(), key=lambda agent: agent.number):
         agent.kept.stored_items = len(agent.history)
@@ -132,12 +134,28 @@ def _write_state(agent: Agent, limit: int) -> bytes:
     return codec.encode(_build_state(agent, limit))
 
 
+def _check_kin(agents: Mapping[str, Agent]) -> None:
+    """Look whether everybody is there who will have mail.
+
+    Raises:
+        ValueError: somebody is not.
+    """
+    for path, agent in agents.items():
+        is_known = agent.parent is None if path == ROOT else agent.parent in agents
+        if not is_known or any(mail.recipient != path for mail in agent.mailbox):
+            raise ValueError("agents of a tree that are not of the same one")
+    if ROOT not in agents:
+        raise ValueError("a tree of agents without a root")
+
+
 def _read_row(found: dict[str, Agent], row: StoredAgent) -> State:
     try:
         content = convert(codec.decode(row.state, max_depth=None), Row)
         state = convert(content.state, State)
-    except ValidationError as error:
+    except (ValidationError, RecursionError) as error:
         raise ValueError(f"no agent of a tree: {error}") from error
+    if state.phase not in _STORED or len(content.sizes) != len(content.items):
+        raise ValueError("an agent that was stored in the middle of something")
     if content.version != VERSION or (content.base == "delta" and row.path not in found):
         raise ValueError("agents of a tree in a form that is not known here")
     agent = Agent(number=state.number, path=row.path, parent=row.parent_path)

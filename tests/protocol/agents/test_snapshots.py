@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import structs
 from protocol.agents.stage import Stage, describe, message, output, user
 
 from gateway.protocol.agents.bounds import Bounds
@@ -111,3 +112,31 @@ def test_a_summary_makes_the_next_row_whole():
 def test_what_is_no_tree_is_refused(change):
     with pytest.raises(ValueError, match=r"."):
         Tree.restore(change(first().tree.snapshot()), Bounds())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"phase": phase} for phase in ("inferring", "acting", "waiting", "compacting")),
+        {"mailbox": [{"kind": "MESSAGE", "author": "/root", "recipient": "/root/nobody", "payload": "x"}]},
+    ],
+    ids=["inferring", "acting", "waiting", "compacting", "mail of another"],
+)
+def test_agents_with_whom_nothing_would_go_on_are_refused(change):
+    root, *others = first().tree.snapshot()
+    row = json.loads(root.state)
+    row["state"] |= change
+    with pytest.raises(ValueError, match=r"."):
+        Tree.restore([structs.replace(root, state=json.dumps(row).encode()), *others], Bounds())
+
+
+def test_agents_without_their_parent_are_refused():
+    root, child, *others = first().tree.snapshot()
+    with pytest.raises(ValueError, match="same one"):
+        Tree.restore([root, structs.replace(child, parent_path="/root/nobody"), *others], Bounds())
+
+
+def test_a_row_that_is_nested_too_deep_is_refused():
+    root, *others = first().tree.snapshot()
+    with pytest.raises(ValueError, match="no agent"):
+        Tree.restore([structs.replace(root, state=b"[" * 100_000), *others], Bounds())
