@@ -15,7 +15,7 @@ def test_a_tiny_run_counts_every_event(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     size = ["--divide", "50", "--words", "5", "--pace", "0", "--repeat", "1"]
     done = subprocess.run(
-        [sys.executable, str(ROOT / "loadtests/agents.py"), *size, "--markdown", str(page)],
+        [sys.executable, str(ROOT / "loadtests/trees.py"), *size, "--markdown", str(page)],
         env=clean_environment({"PYTHONPATH": str(ROOT / "tests")}),
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """Measure trees of agents beside plain streams: CPU of the gateway for each event, and its memory.
 
-    PYTHONPATH=tests .venv/bin/python loadtests/agents.py --markdown docs/explanation/performance.md
+    PYTHONPATH=tests .venv/bin/python loadtests/trees.py --markdown docs/explanation/performance.md
 
 Everything is on this machine: a simulated inference server, and for each cell a gateway of its own in one process, on a
 CPU of its own if there are two. All responses of a cell begin at once, and every agent says a text of so many words at
