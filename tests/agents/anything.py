@@ -267,13 +267,17 @@ class Life:
         if transport == "json":
             request = self.site.request(**fields)
             await request.serve(self.site.endpoint)
-            assert request.status in (200, 502, 503), request.json
+            assert request.status in (200, 500, 502, 503)
+            assert is_known(request.json)
             response = request.json if request.status == 200 else None
         else:
             try:
                 events = await self.site.stream(**fields)
-            except Refused:
+            except Refused as refused:
                 # So it was before the client was told anything.
+                events = [refused.error]
+            assert is_known(events[-1])
+            if not is_end(events[-1]):
                 return None
             assert check_run(events, dropped=True) == []
             response = events[-1].get("response")
@@ -321,6 +325,7 @@ class Life:
             ending.cancel()
             await asyncio.wait([injecting, ending])
         frames = client.socket.frames[start:]
+        assert all(map(is_known, frames))
         if frames[0]["type"] == "error":
             # The first inference of all was refused.
             return None
@@ -398,6 +403,11 @@ class Life:
 
 def is_end(frame):
     return frame["type"] in ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+def is_known(answer):
+    """Whether an answer or event tells of no fault of the gateway's own."""
+    return "internal error" not in json.dumps(answer)
 
 
 def read_call(frame):
