@@ -98,6 +98,18 @@ async def test_it_may_not_go_below_the_active(transport):
     site.assert_at_rest()
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_choice_of_tools_waits_for_the_root(transport):
+    site = Site(blocked(root=[[spawn("beta")], [say("A")]], alpha=[[say("six")]]))
+    site.upstream.script[BETA] = [[say("nine")]]
+    parent = await site.post()
+    given = {"previous_response_id": parent["id"], "input": [output("call_p1")], "tool_choice": "required"}
+    await site.answer(transport, **given)
+    choices = [(asked.path, asked.body["tool_choice"]) for asked in site.upstream.asked[2:]]
+    assert sorted(choices) == [("/root", "auto"), ("/root", "required"), (ALPHA, "auto"), (BETA, "auto")]
+    assert next(choice for path, choice in choices if path == "/root") == "required"
+
+
 @pytest.mark.agents(91)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_outputs_go_to_their_agents_and_a_message_to_the_root(transport):

@@ -90,6 +90,21 @@ async def test_an_output_within_the_grace_goes_on_with_the_response():
 
 
 @pytest.mark.agents(62)
+async def test_an_output_that_is_not_the_last_begins_the_grace_anew():
+    site = Site({"/root": [[ASK, call("get_proposal", {"proposal": "beta"}, id="call_p2")], [say("alpha")]]})
+    async with site.connect() as client:
+        client.create()
+        await client.item("function_call", count=2)
+        for call_id in ("call_p1", "call_p2"):
+            await asyncio.sleep(0.2)
+            client.inject(await client.begun(), output(call_id, "6"))
+        events = await client.ended()
+    assert texts(events[-1]["response"]) == ["alpha"]
+    assert now() == pytest.approx(0.4)
+    site.assert_at_rest()
+
+
+@pytest.mark.agents(62)
 async def test_behind_the_grace_it_comes_too_late():
     site = Site({"/root": [[ASK], [say("alpha")]]})
     async with site.connect() as client:

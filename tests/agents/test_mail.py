@@ -172,6 +172,33 @@ async def test_new_work_for_a_busy_agent_comes_after_its_present_work(transport)
     site.assert_at_rest()
 
 
+@pytest.mark.agents(38)
+async def test_two_pieces_of_new_work_are_done_one_after_the_other():
+    site = Site(
+        {
+            "/root": [
+                [spawn("alpha", "One.")],
+                [gate("root"), follow("alpha", "Two."), send("alpha", "A note."), follow("alpha", "Three.")],
+                *[[wait()]] * 3,
+                [say("done")],
+            ],
+            ALPHA: [[gate("alpha"), say("first")], [say("second")], [say("third")]],
+        }
+    )
+    async with site.answering() as answer:
+        await site.upstream.reached("alpha", "root")
+        site.upstream.release("root")
+        await site.upstream.until_asked("/root", 3)
+        site.upstream.release("alpha")
+        response = await answer
+    seen = [asked.texts for asked in site.upstream.of(ALPHA)]
+    two, three = (letter("NEW_TASK", ALPHA, "/root", text) for text in ("Two.", "Three."))
+    assert (two in seen[1], three in seen[1]) == (True, False)
+    assert seen[2][-1] == three
+    assert texts(response, ALPHA) == ["first", "second", "third"]
+    site.assert_at_rest()
+
+
 @pytest.mark.agents(39)
 async def test_the_root_gets_no_new_work():
     site = Site({"/root": [[spawn("alpha"), wait()], [say("done")]], ALPHA: [[follow("/root", "x")], [say("six")]]})

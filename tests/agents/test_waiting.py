@@ -88,6 +88,18 @@ async def test_who_is_alone_does_not_wait(transport, before):
     site.assert_at_rest()
 
 
+@pytest.mark.agents(45)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_who_has_a_call_of_its_own_does_not_wait_either(transport):
+    site = Site({"/root": [[ASK, wait()], [say("done")]]})
+    parent = await site.answer(transport)
+    assert waits(parent) == [ALONE]
+    assert now() == (pytest.approx(0.25) if transport == "websocket" else 0)
+    response = await site.answer(transport, previous_response_id=parent["id"], input=[output("call_p1")])
+    assert texts(response) == ["done"]
+    site.assert_at_rest()
+
+
 @pytest.mark.agents(46)
 @pytest.mark.parametrize("transport", ["json", "sse"])
 async def test_over_http_nobody_waits_for_who_waits_for_the_client(transport):
