@@ -150,10 +150,11 @@ class Inference:
             if not complete:
                 if outbox:
                     if telling.early is not None:
+                        # It may take along what is kept here.
                         await telling.settle_early()
                     batch = outbox.take_read()
                     assert channel is not None
-                    if not channel.write(batch):
+                    if batch and not channel.write(batch):
                         await channel.put(batch)
                 if not chunk:
                     raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")

@@ -129,7 +129,7 @@ class Outbox:
     def take_read(self) -> list[EncodedEvent]:
         """Return what one read of the upstream left, and note how long it was in coming, from the first delta on."""
         batch = self.take()
-        if self.first_delta:
+        if self.first_delta and batch:
             now = time.perf_counter()
             if self._last_read:
                 self._metrics.inter_token_tally.note((now - self._last_read) / len(batch), len(batch))

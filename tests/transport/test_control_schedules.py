@@ -108,7 +108,7 @@ def expect_lane(frames):
 
 @pytest.mark.agents(66, 69, 72, 81, 82)
 @pytest.mark.parametrize("seed", range(15))
-async def test_each_inject_has_one_answer(seed):
+async def test_each_inject_has_one_answer(seed, caplog):
     schedule = Schedule(seed)
     async with converse(schedule.bench, headers=HEADERS, delivery_max_batches=4) as talk:
         for lane in ("a", "b"):
@@ -127,3 +127,4 @@ async def test_each_inject_has_one_answer(seed):
             expect_lane(talk.on(lane))
         expect_answers(talk, schedule.sent)
         assert schedule.played.overrun == []
+        assert "a run failed unexpectedly" not in caplog.messages

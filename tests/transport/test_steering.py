@@ -612,3 +612,22 @@ async def test_what_was_taken_along_leaves_room_for_more():
         await answered(talk, "response.steer.accepted", 2)
         gates[1].set()
         await talk.ended(None, 3)
+
+
+async def test_an_answer_goes_on_behind_an_acknowledgement_that_had_to_wait():
+    gate = asyncio.Event()
+    frames = says("Hello there my friend", chunk=5).frames()
+    async with converse(delivery_max_batches=1) as talk:
+        talk.create(Reply([*frames[:6], gate, *frames[6:]]), streamed(says("Yes.")))
+        target = await talk.begun()
+        await until(lambda: len(of_kind(talk, "response.output_text.delta")) == 2)
+        talk.socket.pause()
+        steer(talk, target, "one")
+        await settle()
+        steer(talk, target, "two")
+        await settle()
+        gate.set()
+        await settle()
+        talk.socket.resume()
+        await talk.ended(None, 2)
+        assert [end for _, _, end in runs(talk)] == ["completed", "completed"]

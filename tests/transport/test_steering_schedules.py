@@ -40,7 +40,7 @@ class Schedule:
         self.gates.append(name)
         match self.random.choice(("say", "say", "call", "call", "break", "refuse")):
             case "say":
-                return [say("Well, ", gate(name), "yes.")]
+                return [say("Well, ", "well, ", gate(name), "yes, ", "yes.")]
             case "call":
                 return [think("Hm."), gate(name), call("f", {}, id=f"call_{asked.number}")]
             case "break":
@@ -52,7 +52,7 @@ class Schedule:
 
     def step(self, talk):
         known = [(frame["response"]["id"], frame.get("stream_id")) for frame in created(talk)]
-        match self.random.choice(("create", "steer", "steer", "steer", "release", "release")):
+        match self.random.choice(("create", "steer", "steer", "steer", "release", "release", "pause", "resume")):
             case "create":
                 self.create(talk, known)
             case "steer" if known:
@@ -61,6 +61,10 @@ class Schedule:
                 talk.socket.say({"type": "response.steer", "previous_response_id": target, "input": text})
             case "release" if self.gates:
                 self.played.release(self.gates.pop(self.random.randrange(len(self.gates))))
+            case "pause" if not talk.socket.write_paused:
+                talk.socket.pause()
+            case "resume" if talk.socket.write_paused:
+                talk.socket.resume()
 
     def create(self, talk, known):
         lane = self.random.choice(LANES)
@@ -81,6 +85,8 @@ class Schedule:
 
     async def finish(self, talk):
         """Let everything come to its end."""
+        if talk.socket.write_paused:
+            talk.socket.resume()
         while not (talk.connection._scheduler.idle and talk.connection._controls.idle):
             while self.gates:
                 self.played.release(self.gates.pop())
@@ -112,14 +118,16 @@ def created(talk):
 
 @pytest.mark.agents(98, 99, 101, 102, 106, 107)
 @pytest.mark.parametrize("seed", range(25))
-async def test_each_steer_has_one_fate(seed):
+async def test_each_steer_has_one_fate(seed, caplog):
     schedule = Schedule(seed)
-    async with converse(schedule.bench, evict_parent_on_failure="never") as talk:
+    async with converse(schedule.bench, evict_parent_on_failure="never", delivery_max_batches=2) as talk:
+        await settle()
         for _ in range(STEPS):
             schedule.step(talk)
             await settle(schedule.random.choice((0, 1, 5)))
         await until(talk.socket._messages.empty)
         await schedule.finish(talk)
+        assert "a run failed unexpectedly" not in caplog.messages
         frames = talk.socket.frames
         accepted = [frame["steer"]["id"] for frame in frames if frame["type"] == "response.steer.accepted"]
         failed = [frame["steer"] for frame in frames if frame["type"] == "response.steer.failed"]
