@@ -220,6 +220,10 @@ class Scene:
         self._parent.shown = self._continue(made["id"], self._parent.given)
         self._parent.rows = self._rows_of(made["id"])
 
+    def move(self, gateway: DatabaseGateway, database: str) -> None:
+        """Go on with another gateway, which has to have what was stored until now or until it was copied."""
+        self.gateway, self._database = gateway, database
+
     @contextmanager
     def at(self, moment: Moment, transport: str) -> Iterator["Visit"]:
         """Have a response of the parent's tree come to that moment; a client of it is still there."""
@@ -302,7 +306,7 @@ class Scene:
 
     def _script(self, script: Script) -> str:
         self._runs += 1
-        return self._upstream.script(f"run {self._runs}", script)
+        return self._upstream.script(f"run {self._runs} on {self._database}", script)
 
     def _play(self, moment: Moment) -> Script:
         turns = play(moment.script)  # type: ignore[arg-type]
