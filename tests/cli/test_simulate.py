@@ -74,7 +74,8 @@ def test_a_faulty_file_of_agents_is_wrong_usage(tmp_path):
     agents.write_text("'/root' = 3")
     result = CliRunner().invoke(command, ["--agents", str(agents)])
     assert result.exit_code == 2
-    assert "agents.toml" in result.output
+    # A long path is broken anywhere.
+    assert "agents.toml" in re.sub(r"[│\s]", "", result.output)
 
 
 def test_help():
