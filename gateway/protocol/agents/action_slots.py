@@ -19,17 +19,17 @@ CALL = "multi_agent_call"
 OUTPUT = "multi_agent_call_output"
 MESSAGE = "agent_message"
 
-# The actions that say something to another agent.
-_TALKING = frozenset({"spawn_agent", "send_message", "followup_task"})
+# What clients may read of arguments. All else may be what one agent says to another, under whatever name.
+_READABLE = frozenset({"task_name", "fork_turns", "target", "timeout_ms", "path_prefix"})
 
 Seal = Callable[[str], str]
 """Makes a token of a text, which may hold halves of surrogate pairs."""
 
 
-def seal_arguments(action: str, arguments: str, seal: Seal) -> str:
-    """Return arguments as a client sees them: the message a token, everything else readable and in the model's order.
+def seal_arguments(arguments: str, seal: Seal) -> str:
+    """Return arguments as a client sees them: what it may read as it is, the message a token, in the model's order.
 
-    Arguments that are no object are one token, for who knows what they hold.
+    Members that no action has are tokens too. Arguments that are no object are one token, for who knows what they hold.
     """
     if not arguments.strip():
         return arguments
@@ -39,11 +39,13 @@ def seal_arguments(action: str, arguments: str, seal: Seal) -> str:
         given = None
     if not isinstance(given, dict):
         return seal(arguments)
-    if action not in _TALKING or "message" not in given:
+    hidden = {name: value for name, value in given.items() if name not in _READABLE}
+    if not hidden:
         return arguments
-    message = given["message"]
-    given["message"] = seal(message if isinstance(message, str) else codec.encode(message).decode())
-    return codec.encode(given).decode()
+    shown = {
+        name: seal(value if isinstance(value, str) else codec.encode(value).decode()) for name, value in hidden.items()
+    }
+    return codec.encode({**given, **shown}).decode()
 
 
 class ActionSlot(CallSlot):
@@ -88,7 +90,7 @@ class ActionSlot(CallSlot):
     def conclude(self, seal: Seal | None) -> None:
         """Take note that the action was carried out; without a seal the client can read everything."""
         self.awaits = False
-        self._shown = self.arguments if seal is None else seal_arguments(self.action, self.arguments, seal)
+        self._shown = self.arguments if seal is None else seal_arguments(self.arguments, seal)
 
     def charge(self, status: Status = "completed") -> int:
         """Return the charge of the item, and that of the arguments as the model wrote them where it shows others."""

@@ -9,35 +9,34 @@ from gateway.protocol.agents.action_slots import ActionSlot, MailSlot, seal_argu
 
 
 @pytest.mark.parametrize(
-    ("action", "arguments", "shown"),
+    ("arguments", "shown"),
     [
-        ("spawn_agent", '{"message":"m","task_name":"a"}', f'{{"message":"{seal("m")}","task_name":"a"}}'),
-        ("spawn_agent", '{ "task_name" : "é", "message":"m" }', f'{{"task_name":"é","message":"{seal("m")}"}}'),
-        ("send_message", '{"target":"a","message":""}', f'{{"target":"a","message":"{seal("")}"}}'),
+        ('{"message":"m","task_name":"a"}', f'{{"message":"{seal("m")}","task_name":"a"}}'),
+        ('{ "task_name" : "é", "message":"m" }', f'{{"task_name":"é","message":"{seal("m")}"}}'),
+        ('{"target":"a","message":""}', f'{{"target":"a","message":"{seal("")}"}}'),
         (
-            "followup_task",
             '{"message":{"a": [1]}}',
             f'{{"message":"{seal(json.dumps({"a": [1]}, separators=(",", ":")))}"}}',
         ),
-        ("spawn_agent", '{"task_name": "a"}', '{"task_name": "a"}'),
-        ("wait_agent", '{"timeout_ms": 1}', '{"timeout_ms": 1}'),
-        ("interrupt_agent", '{"target":"a","message":"m"}', '{"target":"a","message":"m"}'),
-        ("list_agents", "", ""),
-        ("list_agents", " ", " "),
-        ("spawn_agent", '{"message":"m"', seal('{"message":"m"')),
-        ("spawn_agent", '["m"]', seal('["m"]')),
-        ("wait_agent", "soon", seal("soon")),
-        ("send_message", '{"message":NaN}', seal('{"message":NaN}')),
+        ('{"task_name": "a"}', '{"task_name": "a"}'),
+        ('{"timeout_ms": 1}', '{"timeout_ms": 1}'),
+        ('{"target":"a","massage":"m"}', f'{{"target":"a","massage":"{seal("m")}"}}'),
+        ("", ""),
+        (" ", " "),
+        ('{"message":"m"', seal('{"message":"m"')),
+        ('["m"]', seal('["m"]')),
+        ("soon", seal("soon")),
+        ('{"message":NaN}', seal('{"message":NaN}')),
     ],
 )
-def test_the_message_becomes_a_token_and_the_rest_stays(action: str, arguments: str, shown: str):
-    assert seal_arguments(action, arguments, seal) == shown
+def test_the_message_becomes_a_token_and_the_rest_stays(arguments: str, shown: str):
+    assert seal_arguments(arguments, seal) == shown
 
 
 def test_half_a_character_is_sealed_as_it_came():
     sealed = []
-    seal_arguments("send_message", '{"message":"\\ud83d"}', lambda text: sealed.append(text) or "token")
-    seal_arguments("send_message", '"\ud83d', lambda text: sealed.append(text) or "token")
+    seal_arguments('{"message":"\\ud83d"}', lambda text: sealed.append(text) or "token")
+    seal_arguments('"\ud83d', lambda text: sealed.append(text) or "token")
     assert sealed == ["\ud83d", '"\ud83d']
 
 
