@@ -118,7 +118,8 @@ class Tree:
     def take_input(self, items: Sequence[Item], *, complete: bool = True) -> None:
         """Take the input of a request: outputs go to the agents that wait for them, all else is a new user turn.
 
-        Parked agents go on. The root does if there is anything besides outputs, or nothing at all.
+        The root goes on if there is anything besides outputs, or nothing at all. Other parked agents, and the root where
+        there are outputs alone, go on when what they wait for has come (`resolve_waits`).
 
         Args:
             items: the input, normalised.
@@ -137,11 +138,11 @@ class Tree:
             roster.append(root, given.rest)
             if root.is_idle:
                 roster.start(root)
+            elif root.phase is Phase.PARKED and complete:
+                root.move(Phase.RUNNABLE)
             root.rounds = root.empty_rounds = 0
         for agent in roster.agents.values() if complete else ():
-            if agent.phase is Phase.PARKED:
-                agent.move(Phase.RUNNABLE)
-            elif agent.is_idle and agent.has_task:
+            if agent.is_idle and agent.has_task:
                 roster.start(agent)
 
     # ------------------------------------------------------------ rounds

@@ -3,7 +3,8 @@
 It is over when there is mail or its time is up. It is dead, and over at once, when nobody is left who could send
 anything: since any agent may write to any other, that is when no agent at all is at work. Agents that wait for each
 other are dead together. Those that are blocked on client calls count as at work only where a client can answer while
-the response runs; elsewhere whoever waits for them is parked until the next response.
+the response runs; elsewhere whoever waits for them is parked. In a later response the parked go on when mail has come,
+or when nobody is left who could send any.
 """
 
 from gateway.protocol.agents.acts import WAIT_COMPLETED
@@ -53,11 +54,12 @@ def _needs_client(roster: Roster, waiter: Agent) -> bool:
 
 
 def _unpark(roster: Roster) -> None:
-    """Let parked agents go on where nobody needs the client any more: those who did were interrupted."""
-    if not any(agent.client_calls for agent in roster.agents.values()):
-        for agent in roster.agents.values():
-            if agent.phase is Phase.PARKED:
-                agent.move(Phase.RUNNABLE)
+    """Let parked agents go on that have mail, and all where none will come and nobody needs the client any more."""
+    agents = roster.agents.values()
+    is_over = not any(agent.client_calls or agent.phase in _AT_WORK for agent in agents)
+    for agent in agents:
+        if agent.phase is Phase.PARKED and (is_over or agent.has_mail):
+            agent.move(Phase.RUNNABLE)
 
 
 def _end_wait(roster: Roster, agent: Agent, text: str) -> ResolvedWait:

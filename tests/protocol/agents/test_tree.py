@@ -188,7 +188,7 @@ def test_a_response_that_ends_early_interrupts_who_is_at_work():
 
 
 @pytest.mark.agents(46)
-def test_parked_agents_go_on_with_the_next_request():
+def test_parked_agents_go_on_when_what_they_wait_for_has_come():
     first = Stage()
     first.spawn("alpha")
     first.play("/root", ("wait_agent", {}))
@@ -198,6 +198,21 @@ def test_parked_agents_go_on_with_the_next_request():
     assert first.tree.is_quiescent
     stage = first.again()
     stage.tree.take_input([output(call)])
+    assert stage.waits() == []
+    assert [agent.path for agent in stage.tree.runnable()] == ["/root/alpha"]
+    stage.play("alpha", say="six weeks")
+    assert stage.waits() == []
+    assert [agent.path for agent in stage.tree.runnable()] == ["/root"]
+
+
+def test_a_parked_root_goes_on_with_what_the_user_says():
+    first = Stage()
+    first.spawn("alpha")
+    first.play("/root", ("wait_agent", {}))
+    (call,) = first.play("alpha", ("T", {}))
+    first.waits()
+    stage = first.again()
+    stage.tree.take_input([output(call), user("hurry")])
     assert [agent.path for agent in stage.tree.runnable()] == ["/root", "/root/alpha"]
 
 
