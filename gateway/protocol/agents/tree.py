@@ -118,8 +118,8 @@ class Tree:
     def take_input(self, items: Sequence[Item], *, complete: bool = True) -> None:
         """Take the input of a request: outputs go to the agents that wait for them, all else is a new user turn.
 
-        The root goes on if there is anything besides outputs, or nothing at all. Other parked agents, and the root where
-        there are outputs alone, go on when what they wait for has come (`resolve_waits`).
+        The root goes on if there is anything besides outputs, or nothing at all. Other parked agents, and the root with
+        outputs alone, go on when what they wait for has come (`resolve_waits`).
 
         Args:
             items: the input, normalised.
