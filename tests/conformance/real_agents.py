@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from conformance.real_rounds import APIS, WAYS, Player, Recorder, Round, build_gateway, take, window
+from conformance.real_rounds import APIS, WAYS, Player, Recorder, Round, build_gateway, of_type, take, window
 from conformance.verdict import beta_schema
 from harness.agent_rules import check_run
-from harness.client import create
+from harness.client import client, create
 from harness.upstream import Upstream
 from harness.websocket import WebSocket
 from integration.trees import BETA, MARKER, ON, ROOT
@@ -74,6 +74,39 @@ class AgentPlayer(Player):
             raise SystemExit(str(events[-1]))
         self.faults += [*tree_faults(events), *check_run(events, self.injected)]
         return final(events), events
+
+    def play_steered(self, given: str, more: str) -> tuple[Json, Json, list[Round]]:
+        """Steer a response at its first words; return it, the one that follows, and the rounds of both.
+
+        Raises:
+            LookupError: none follows.
+        """
+        before = len(self._recorder.rounds)
+        ended: list[Sequence[Json]] = []
+        with WebSocket(self._gateway.port, timeout=120) as socket:
+            socket.send({"type": "response.create", "input": given, **self._common})
+            events, acknowledged = [socket.next_event()], []
+            while len(ended) < 2:
+                event = socket.next_event()
+                if event["type"].startswith("response.steer."):
+                    acknowledged.append(event["type"])
+                    if event["type"].endswith("failed"):
+                        raise LookupError(f"not steered: {event['error']}")
+                    continue
+                events.append(event)
+                if event["type"].endswith(".delta") and not ended and not acknowledged:
+                    target = events[0]["response"]["id"]
+                    socket.send({"type": "response.steer", "previous_response_id": target, "input": more})
+                    acknowledged.append("sent")
+                if ENDED.fullmatch(event["type"]):
+                    ended.append(events)
+                    events = []
+        self.expect(acknowledged == ["sent", "response.steer.accepted"], f"told {acknowledged}")
+        first, second = (final(events) for events in ended)
+        with client(self._gateway.port) as caller:
+            for response in (first, second):
+                self.expect(caller.get(f"/v1/responses/{response['id']}").json == response, "GET tells another")
+        return first, second, self._recorder.rounds[before:]
 
 
 def is_call(event: Json) -> bool:
@@ -163,16 +196,28 @@ def inject(player: AgentPlayer, prompt: str) -> Any:
     return call["name"], call["arguments"], child, answers(first).get(child)
 
 
+def steer(player: AgentPlayer, prompt: str) -> Any:
+    """A response without agents is steered while the model writes: one more follows it, which has been told."""
+    steered, following, asked = player.play_steered(prompt, "And now?")
+    player.expect(following["previous_response_id"] == steered["id"], "it follows another response")
+    first, second = (window(one.asked) for one in asked)
+    player.expect(second[: len(first)] == first, "the response that follows shows the model another history")
+    player.expect(len(second) > len(first) + 1, "what the model had written is not shown to it")
+    player.expect("And now?" in str(second[-1]), "the model is not told")
+    return "text of either", *(bool(of_type(response, "message")) for response in (steered, following))
+
+
 PLAYED: tuple[tuple[str, Callable[[AgentPlayer, str], Any]], ...] = (
     *product(WAYS, (delegate,)),
     ("websocket", inject),
+    ("websocket", steer),
 )
 
 
 def play_all(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of every scenario, in every way, with its faults."""
     common = {"model": arguments.model, **json.loads(arguments.fields)}
-    recorder, told = Recorder(arguments.upstream), list[Any]()
+    recorder, told = Recorder(arguments.upstream), dict[str, Any]()
     with Upstream() as between:
         between.otherwise(recorder.forward)
         between.route("/v1/chat/completions", recorder.forward)
@@ -180,9 +225,11 @@ def play_all(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
             with build_gateway(api, between.url, arguments.database, SETTINGS) as gateway:
                 for way, scenario in PLAYED:
                     player = AgentPlayer(gateway, recorder, way, common)
+                    prompt = arguments.long_prompt if scenario is steer else arguments.prompt
                     try:
-                        told.append(scenario(player, arguments.prompt))
-                        player.expect(told[-1] == told[0], f"other calls or answers: {told[-1]}, not {told[0]}")
+                        said = scenario(player, prompt)
+                        first = told.setdefault(prompt, said)
+                        player.expect(said == first, f"other calls or answers: {said}, not {first}")
                     except LookupError as missing:
                         player.faults.append(str(missing))
                     yield f"{api:17}{way:10}{scenario.__name__:10}", player.faults
@@ -196,6 +243,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--prompt",
         default="Delegate this to one agent and wait for it: it is to call get_weather for Paris. Then tell me.",
+    )
+    parser.add_argument(
+        "--long-prompt", default="Count from 1 to 100, a number on each line.", help="what takes long enough to steer"
     )
     parser.add_argument("--fields", default="{}", help="further fields of each request, as a JSON object")
     parser.add_argument("--database", help="URL of a database; without it SQLite files that are removed again")

@@ -74,12 +74,12 @@ _CHANGING = re.compile(r'"(created_at|completed_at)":\d+|\b[a-z]+_[0-9a-f]{32}\b
 
 
 @contextmanager
-def simulated() -> Iterator[str]:
-    """A simulator without pauses in a thread of its own; yields its address."""
+def simulated(itl: float = 0) -> Iterator[str]:
+    """A simulator with so many seconds before each word, in a thread of its own; yields its address."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="simulator", daemon=True)
     thread.start()
-    server = serve_simulator()
+    server = serve_simulator(itl=itl)
     served = asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(20)
     try:
         yield served.url
