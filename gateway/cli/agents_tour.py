@@ -55,6 +55,10 @@ _SCRIPT = r'''
 @tool followup_task {"target": "beta", "message": "Write the plan."}
 @then
 @tool interrupt_agent {"target": "beta"}
+@then
+@tool wait_agent {}
+@then
+@tool list_agents {}
 @say Beta has put down the pen. Alpha it is.
 """]
 "/root/alpha" = """
@@ -67,7 +71,8 @@ _SCRIPT = r'''
 @say I have read proposal beta from its first page to its last. It keeps the old machines, moves one customer \
 after the other, and can be taken back at any time. That takes eight weeks, at low risk.
 """, """
-@tool send_message {"target": "/root/alpha", "message": "I am to write the plan now, so keep what you have for me."}
+@tool send_message {"target": "/root/alpha", "message": "I am to write the plan now, so keep what you have for me, \
+and tell me of every customer that has to be moved before the summer begins, and of those that can wait until then."}
 @say This is the plan.
 """]
 '''

@@ -56,7 +56,12 @@ def test_the_tour_shows_every_step_and_leaves_nothing(tmp_path, monkeypatch):
     assert told == sorted(told)
     (changes,) = re.findall(r"^  (\d+) times another agent spoke", agents, re.MULTILINE)
     assert int(changes) > 2
-    for line in ("gives beta a further task: Write the plan.", "stops beta", "Beta has put down the pen. Alpha it is."):
+    for line in (
+        "gives beta a further task: Write the plan.",
+        "stops beta",
+        "sees /root running, /root/alpha completed, /root/beta interrupted",
+        "Beta has put down the pen. Alpha it is.",
+    ):
         assert f"  /root        {line}\n" in continued
     assert "you, by response.steer: Only places that are open on Sundays." in steered
     first, _, second = steered.partition("ends as incomplete, steered")
