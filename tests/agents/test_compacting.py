@@ -100,8 +100,9 @@ async def test_the_operator_sets_the_default():
 
 
 @pytest.mark.agents(112)
-@pytest.mark.parametrize(("tokens", "times"), [(49_000, 0), (50_001, 1)])
+@pytest.mark.parametrize(("tokens", "times"), [(49_000, 0), (49_700, 1), (50_001, 1)])
 async def test_the_request_sets_the_threshold(tokens, times):
+    """What the inference itself said comes on top of what it read."""
     site = Site({"/root": [grow(tokens=tokens), [say("done")]]}, summaries={"/root": [[say("note 1")]]})
     assert len(compacted(await site.post(**limit(50_000)))) == times
     site.assert_at_rest()
@@ -407,6 +408,34 @@ async def test_new_work_for_one_that_is_interrupted_during_it_is_begun_once(summ
         response = await answer
     assert len(site.upstream.of(ALPHA)) == 2
     assert texts(response, ALPHA)[1:] == ["six"]
+    site.assert_at_rest()
+
+
+@pytest.mark.agents(116, 119)
+async def test_a_summary_that_fails_once_too_often_does_not_fail_who_was_interrupted():
+    site = Site(
+        {
+            "/root": [
+                [spawn("alpha", "Look.", fork_turns="none")],
+                [gate("root"), interrupt("alpha")],
+                [gate("more"), listing()],
+                [say("done")],
+            ],
+            ALPHA: [grow()],
+        },
+        summaries={ALPHA: [[gate("summary"), say("")]]},
+        compaction={"max_failures": 1},
+    )
+    async with site.answering() as answer:
+        await site.upstream.reached("summary", "root")
+        site.upstream.release("root")
+        await site.upstream.reached("more")
+        site.upstream.release("summary")
+        await site.upstream.until_closed(ALPHA)
+        site.upstream.release("more")
+        response = await answer
+    assert outcomes(response)[-1]["agents"][1]["agent_status"] == "interrupted"
+    assert items_of(response, "agent_message", "/root") == []
     site.assert_at_rest()
 
 

@@ -68,6 +68,15 @@ async def test_what_the_model_is_asked():
     assert not {"multi_agent", "previous_response_id", "context_management"} & body.keys()
 
 
+@pytest.mark.agents(15)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_of_several_messages_the_last_that_says_anything_is_the_answer(transport):
+    site = Site({"/root": [[say("one"), say("two"), say("")]]})
+    response = await site.answer(transport)
+    assert [item["phase"] for item in response["output"]] == ["commentary", "final_answer", "commentary"]
+    site.assert_at_rest()
+
+
 async def test_a_format_of_the_text_is_for_the_root_alone():
     site = Site({"/root": [[spawn("alpha"), wait()], [say("{}")]], "/root/alpha": [[say("six")]]})
     await site.post(text={"format": {"type": "json_object"}, "verbosity": "low"}, parallel_tool_calls=False)

@@ -6,7 +6,7 @@ import json
 import pytest
 from agents.site import PROPOSAL, TRANSPORTS, Site, agent_of, errors, items_of, letter, outcomes, output, texts, told
 from harness.agent_rules import check_run
-from harness.agents import call, gate, listing, say, send, spawn, think, wait
+from harness.agents import call, follow, gate, interrupt, listing, say, send, spawn, think, wait
 from harness.tools import MCP, ScriptedTools, tool, when
 
 ALPHA = "/root/alpha"
@@ -148,6 +148,37 @@ async def test_a_call_without_its_output_is_not_copied():
     (asked,) = site.upstream.of(ALPHA)
     assert asked.texts == ["Compare.", letter("NEW_TASK", ALPHA, "/root", "Look.")]
     assert response["status"] == "completed"
+    site.assert_at_rest()
+
+
+@pytest.mark.agents(24)
+async def test_nor_is_one_of_a_round_that_was_interrupted_and_no_thought():
+    site = Site(
+        {
+            "/root": [
+                [spawn("alpha", "Look.", fork_turns="none")],
+                [gate("root"), interrupt("alpha"), follow("alpha", "Again."), wait()],
+                [say("done")],
+            ],
+            ALPHA: [
+                [think("hm"), say("so far"), call("get_proposal", {"proposal": "x"}, id="call_p1")],
+                [spawn("sub", "Yours."), wait()],
+                [say("six")],
+            ],
+            "/root/alpha/sub": [[say("s")]],
+        }
+    )
+    async with site.answering() as answer:
+        await site.upstream.until_asked(ALPHA, 1)
+        await site.upstream.until_closed(ALPHA)
+        site.upstream.release("root")
+        await answer
+    assert site.upstream.of("/root/alpha/sub")[0].texts == [
+        letter("NEW_TASK", ALPHA, "/root", "Look."),
+        "so far",
+        letter("NEW_TASK", ALPHA, "/root", "Again."),
+        letter("NEW_TASK", "/root/alpha/sub", ALPHA, "Yours."),
+    ]
     site.assert_at_rest()
 
 

@@ -54,7 +54,8 @@ def _spawn(roster: Roster, act: Act) -> Outcome:
     if bounds.max_agents_total and len(roster.agents) > bounds.max_agents_total:
         raise Refusal("too_many_agents", limit=bounds.max_agents_total)
     task = _write_mail(roster, act, MailKind.NEW_TASK, path)
-    history = fork_history(parent.history[: parent.kept.round_start], read_fork_turns(given.get("fork_turns", "all")))
+    turns = read_fork_turns(given.get("fork_turns", "all"))
+    history = fork_history(parent.history[: parent.kept.round_start], turns, unanswered=parent.late)
     _check_capacity(roster)
     if roster.size + sum(map(measure, history)) + measure(task.to_item()) > bounds.max_tree_bytes:
         raise Refusal("tree_full")

@@ -1,24 +1,30 @@
 """What a new agent knows of the conversation of the one that spawned it."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from gateway.protocol.agents.history import MESSAGE, is_cut_short, is_settled, match_calls, read_call, read_output
 from gateway.protocol.agents.mail import Item, MailKind
 
 
-def fork_history(history: Sequence[Item], turns: int | None) -> list[Item]:
+def fork_history(history: Sequence[Item], turns: int | None, unanswered: Container[str] = ()) -> list[Item]:
     """Return the part of a history that a new agent gets.
 
     Args:
         history: the parent's, up to before the round that spawns.
         turns: how many of the last turns; None for all. Each begins with what a user or a task says.
+        unanswered: ids of calls that may still be answered, though the parent has a stand-in for their outputs.
 
     Returns:
         The items without reasoning, which only its author's model can use, and without calls that have no output.
     """
     taken = history[_find_start(history, turns) :] if turns != 0 else []
     matches = match_calls(taken)
-    settled = {at for call, outputs in matches.items() if is_settled(taken, outputs) for at in (call, *outputs)}
+    settled = {
+        at
+        for call, outputs in matches.items()
+        if is_settled(taken, outputs) and read_call(taken[call]) not in unanswered
+        for at in (call, *outputs)
+    }
     return [item for position, item in enumerate(taken) if position in settled or _stands_alone(item)]
 
 

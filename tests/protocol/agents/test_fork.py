@@ -23,6 +23,11 @@ def test_reasoning_and_calls_without_outputs_stay_behind():
     assert fork_history([user("x"), REASONING, function("a"), action("b", "wait_agent"), cut], None) == [user("x")]
 
 
+def test_a_call_that_only_has_a_stand_in_stays_behind():
+    items = [user("x"), function("a"), output("a", "interrupted"), function("b"), output("b")]
+    assert fork_history(items, None, unanswered={"a": None}) == [items[0], *items[3:]]
+
+
 def test_an_approved_call_comes_with_what_came_of_it_or_not_at_all():
     request = {"type": "mcp_approval_request", "id": "mcpr_1"}
     granted = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
