@@ -88,11 +88,12 @@ class SocketShare:
 
     def set(self, running: int, waiting: int, outstanding_bytes: int) -> None:
         """Say what its creates come to now."""
-        load, before = self._load, self._added
+        load, (running_before, waiting_before, bytes_before) = self._load, self._added
         self._added = (running, waiting, outstanding_bytes)
-        load.running.move(running - before[0])
-        load.waiting.move(waiting - before[1])
-        load.outstanding_bytes.move(outstanding_bytes - before[2])
+        load.running.move(running - running_before)
+        if waiting != waiting_before:
+            load.waiting.move(waiting - waiting_before)
+        load.outstanding_bytes.move(outstanding_bytes - bytes_before)
 
 
 class BackgroundLoad:

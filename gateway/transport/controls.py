@@ -149,8 +149,9 @@ class Controls:
         route.end(plan.turn.next_number, self._loop.time())
         required = [] if route.unsteerable else list_required(response.output)
         failed = route.steers.end(response.status, required)
-        reason = SteerRefusal("response_not_active", f"Response '{route.response_id}' has ended as {response.status}.")
         if failed:
+            words = f"Response '{route.response_id}' has ended as {response.status}."
+            reason = SteerRefusal("response_not_active", words)
             self._tell_late(route, [steer.fail(reason) for steer in failed])
         self._tell_pending(route)
         self._answer_held(route)

@@ -23,8 +23,11 @@ _TEXT = 0x80 | Opcode.TEXT
 _MASKED_SHORT = range(0x80, 0x80 + 126)
 _MASKED_MEDIUM = 0x80 + 126
 _pack_medium_head = Struct(">BBH").pack
+_LONGEST_KNOWN = 2048
 # Of frames as most events take them.
-_HEADS = tuple(bytes((_TEXT, size)) if size < 126 else _pack_medium_head(_TEXT, 126, size) for size in range(1024))
+_HEADS = tuple(
+    bytes((_TEXT, size)) if size < 126 else _pack_medium_head(_TEXT, 126, size) for size in range(_LONGEST_KNOWN)
+)
 _pack_long_head = Struct(">BBQ").pack
 
 
@@ -37,15 +40,16 @@ class InvalidUpgrade(InvalidRequest):
 def frame_texts(payloads: Sequence[bytes]) -> bytes:
     """Return each payload as one text frame of a server, all in one piece."""
     parts: list[bytes] = []
+    add = parts.append
     for payload in payloads:
         size = len(payload)
-        if size < len(_HEADS):
-            head = _HEADS[size]
+        if size < _LONGEST_KNOWN:
+            add(_HEADS[size])
         elif size < 65_536:
-            head = _pack_medium_head(_TEXT, 126, size)
+            add(_pack_medium_head(_TEXT, 126, size))
         else:
-            head = _pack_long_head(_TEXT, 127, size)
-        parts += head, payload
+            add(_pack_long_head(_TEXT, 127, size))
+        add(payload)
     return b"".join(parts)
 
 

@@ -44,7 +44,8 @@ class LaneChannel:
 
     async def end(self, batch: list[EncodedEvent]) -> None:
         """Send the last batch; returns when it is queued, for then the lane is free."""
-        await self.put(batch)
+        if not self.write(batch):
+            await self.put(batch)
 
     def _frame(self, batch: list[EncodedEvent]) -> Sequence[bytes]:
         stream_id = self._stream_id
