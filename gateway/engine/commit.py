@@ -121,7 +121,8 @@ class Committer:
             self._metrics.storage_failures_total.inc()
             raise
         self._metrics.defer(self._metrics.storage_append_seconds, time.perf_counter() - began)
-        self.note_stored(principal, record.size)
+        if self._room.is_limited:
+            self._room.add(principal, record.size)
 
     @staticmethod
     def record(

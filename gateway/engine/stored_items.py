@@ -1,6 +1,5 @@
 """Items as they are stored."""
 
-from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -20,17 +19,19 @@ def build_stored_item(ids: Ids, role: str, item: Any, data: bytes) -> StoredItem
         item: the item, a Struct or an object.
         data: its JSON.
     """
-    is_dict = isinstance(item, dict)
-    read = item.get if is_dict else partial(getattr, item)
-    kind = str(item["type"] if is_dict else item.__struct_config__.tag)
-    agent = read("agent", None) if role == "output" else None
+    if isinstance(item, dict):
+        kind, item_id, call_id = str(item["type"]), _text(item.get("id")), _text(item.get("call_id"))
+        status, agent = _text(item.get("status")), item.get("agent")
+    else:
+        kind, item_id, call_id = str(item.__struct_config__.tag), item.id, getattr(item, "call_id", None)
+        status, agent = item.status, item.agent
     return StoredItem(
         role=role,
         type=kind,
-        id=_text(read("id", None)) or ids.mint(prefix_of(kind)),
-        call_id=_text(read("call_id", None)),
-        status=_text(read("status", None)),
-        agent=_path(agent) if agent is not None and agent is not UNSET else ROOT,
+        id=item_id or ids.mint(prefix_of(kind)),
+        call_id=call_id,
+        status=status,
+        agent=_path(agent) if role == "output" and agent is not None and agent is not UNSET else ROOT,
         data=data,
     )
 

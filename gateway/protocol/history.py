@@ -43,12 +43,14 @@ def match_outputs(history: Sequence[dict[str, Any]], new: Sequence[dict[str, Any
     first_new = len(history)
     for position, item in enumerate([*history, *new]):
         kind = item.get("type")
-        call_id = str(item.get("call_id"))
+        if kind not in CLIENT_CALLS and kind not in CLIENT_OUTPUTS:
+            continue
         if kind in _SEARCHES and not item.get("call_id"):
             continue
+        call_id = str(item.get("call_id"))
         if kind in CLIENT_CALLS:
             pending[call_id] = str(kind)
-        elif kind in CLIENT_OUTPUTS:
+        else:
             waiting = pending.get(call_id)
             if waiting is not None and is_answer(waiting, str(kind)):
                 del pending[call_id]

@@ -60,30 +60,20 @@ class LaneScheduler(Generic[Payload]):
     """Orders the creates of one connection; it starts nothing itself.
 
     The caller starts every ticket that `start` and `finish` return, and finishes each once.
+
+    Attributes:
+        active: creates that run.
+        waiting: creates that wait.
+        outstanding_bytes: bytes of the frames of both.
     """
 
     def __init__(self, limits: LaneLimits) -> None:
         self._limits = limits
         self._lanes: dict[str | None, _Lane[Payload]] = {}
         self._ready: deque[_Lane[Payload]] = deque()
-        self._active = 0
-        self._waiting = 0
-        self._bytes = 0
-
-    @property
-    def active(self) -> int:
-        """Creates that run."""
-        return self._active
-
-    @property
-    def waiting(self) -> int:
-        """Creates that wait."""
-        return self._waiting
-
-    @property
-    def outstanding_bytes(self) -> int:
-        """Bytes of the frames that wait or run."""
-        return self._bytes
+        self.active = 0
+        self.waiting = 0
+        self.outstanding_bytes = 0
 
     @property
     def named_lanes(self) -> int:
@@ -93,7 +83,7 @@ class LaneScheduler(Generic[Payload]):
     @property
     def idle(self) -> bool:
         """Whether nothing waits or runs."""
-        return not self._active and not self._waiting
+        return not self.active and not self.waiting
 
     def admit(self, lane: str | None, size: int, payload: Payload) -> Ticket[Payload]:
         """Queue a create on its lane; a refused one leaves no trace.
@@ -115,8 +105,8 @@ class LaneScheduler(Generic[Payload]):
         if queue.active is None and not queue.waiting:
             self._ready.append(queue)
         queue.waiting.append(ticket)
-        self._waiting += 1
-        self._bytes += size
+        self.waiting += 1
+        self.outstanding_bytes += size
         return ticket
 
     def list_waiting(self, lane: str | None) -> Iterable[Payload]:
@@ -127,11 +117,11 @@ class LaneScheduler(Generic[Payload]):
     def start(self) -> list[Ticket[Payload]]:
         """Return what is to be started now, which runs from here on."""
         started = []
-        while self._ready and self._active < self._limits.max_active:
+        while self._ready and self.active < self._limits.max_active:
             lane = self._ready.popleft()
             lane.active = lane.waiting.popleft()
-            self._active += 1
-            self._waiting -= 1
+            self.active += 1
+            self.waiting -= 1
             started.append(lane.active)
         return started
 
@@ -151,12 +141,12 @@ class LaneScheduler(Generic[Payload]):
             raise ValueError("only what runs can end")
         if successor is not None and successor.lane != ticket.lane:
             raise ValueError("a successor stays on the lane")
-        self._bytes -= ticket.size
+        self.outstanding_bytes -= ticket.size
         lane.active = successor
         if successor is not None:
-            self._bytes += successor.size
+            self.outstanding_bytes += successor.size
             return [successor]
-        self._active -= 1
+        self.active -= 1
         if lane.waiting:
             self._ready.append(lane)
         return self.start()
@@ -166,7 +156,7 @@ class LaneScheduler(Generic[Payload]):
         limits = self._limits
         if lane is not None and lane not in self._lanes and self.named_lanes >= limits.max_named_lanes:
             raise StreamLimitReached(limits.max_named_lanes)
-        if self._active + self._waiting >= limits.max_outstanding:
+        if self.active + self.waiting >= limits.max_outstanding:
             raise RateLimitExceeded(
                 f"This connection has {limits.max_outstanding} creates waiting or running, the most it may have "
                 "([websocket] max_outstanding); send it again after one has ended.",
@@ -178,10 +168,10 @@ class LaneScheduler(Generic[Payload]):
                 f"{limits.max_outstanding_bytes} bytes ([websocket] max_outstanding_bytes); send less.",
                 bound="websocket.max_outstanding_bytes",
             )
-        if self._bytes + size > limits.max_outstanding_bytes:
+        if self.outstanding_bytes + size > limits.max_outstanding_bytes:
             raise RateLimitExceeded(
                 f"With this create of {size} bytes, those waiting or running on this connection would be "
-                f"{self._bytes + size} bytes; {limits.max_outstanding_bytes} are accepted "
+                f"{self.outstanding_bytes + size} bytes; {limits.max_outstanding_bytes} are accepted "
                 "([websocket] max_outstanding_bytes). Send it again after others have ended.",
                 bound="websocket.max_outstanding_bytes",
             )

@@ -1,10 +1,10 @@
 """Responses as rows and back."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case, func, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -35,6 +35,8 @@ _root_of_parent = (
 _INSERT_RESPONSE = insert(responses).values(
     root_id=case((_tree_parent.is_(None), bindparam("tree_self", type_=CallerText)), else_=_root_of_parent)
 )
+# What most responses are: it begins a chain, so that there is no root to be looked up.
+_INSERT_ROOT = insert(responses)
 _INSERT_AGENT = insert(agents)
 # Inline: nobody wants the new row numbers back.
 _INSERT_ITEM = insert(items).inline()
@@ -42,9 +44,12 @@ _RESPONSE_NAMES = (
     *("id", "principal", "parent_id", "conversation_id", "status", "model"),
     *("created_at", "completed_at", "item_bytes", "snapshot"),
 )
+_ROOT_NAMES = ("root_id", *(name for name in _RESPONSE_NAMES if name not in {"parent_id", "conversation_id"}))
 _TREE_NAMES = (*_RESPONSE_NAMES, "agent_bytes")
 _ITEM_NAMES = tuple(column.name for column in items.c if column.name != "row_id")
 _AGENT_NAMES = tuple(column.name for column in agents.c)
+
+_RowBuilder: TypeAlias = Callable[[StoredResponse], dict[str, object]]
 
 
 class ResponseInsert:
@@ -58,8 +63,11 @@ class ResponseInsert:
     """
 
     def __init__(self, dialect: Dialect) -> None:
-        self._response = _Prepared(_INSERT_RESPONSE, _RESPONSE_NAMES, dialect)
-        self._tree = _Prepared(_INSERT_RESPONSE, _TREE_NAMES, dialect)
+        self._responses: dict[_RowBuilder, _Prepared] = {
+            _root_row: _Prepared(_INSERT_ROOT, _ROOT_NAMES, dialect),
+            _response_row: _Prepared(_INSERT_RESPONSE, _RESPONSE_NAMES, dialect),
+            _tree_row: _Prepared(_INSERT_RESPONSE, _TREE_NAMES, dialect),
+        }
         self._item = _Prepared(_INSERT_ITEM, _ITEM_NAMES, dialect)
         self._agent = _Prepared(_INSERT_AGENT, _AGENT_NAMES, dialect)
 
@@ -71,19 +79,9 @@ class ResponseInsert:
             batch: the responses.
         """
         with closing(connection.connection.cursor()) as cursor:
-            for is_tree, some in groupby(batch, _is_tree):
-                if is_tree:
-                    self._tree.execute(cursor, map(_tree_row, some))
-                else:
-                    self._response.execute(cursor, map(_response_row, some))
-            self._item.execute(
-                cursor,
-                (
-                    _item_row(response, position, item)
-                    for response in batch
-                    for position, item in enumerate(response.items)
-                ),
-            )
+            for build_row, some in groupby(batch, _choose_row):
+                self._responses[build_row].execute(cursor, map(build_row, some))
+            self._item.execute(cursor, chain.from_iterable(map(_item_rows, batch)))
             self._agent.execute(
                 cursor,
                 (
@@ -213,8 +211,11 @@ def count_item_bytes(response: StoredResponse) -> int:
     return sum([len(item.data) for item in response.items])
 
 
-def _is_tree(response: StoredResponse) -> bool:
-    return response.agents is not None
+def _choose_row(response: StoredResponse) -> _RowBuilder:
+    """Return what makes the row of a response."""
+    if response.agents is not None:
+        return _tree_row
+    return _root_row if response.parent_id is None and response.conversation_id is None else _response_row
 
 
 def _tree_row(response: StoredResponse) -> dict[str, object]:
@@ -232,14 +233,12 @@ def _agent_row(response: StoredResponse, position: int, agent: StoredAgent) -> d
     }
 
 
-def _response_row(response: StoredResponse) -> dict[str, object]:
-    response_id, parent_id = escape_text(response.id), escape_text(response.parent_id)
-    principal = escape_text(response.principal)
+def _root_row(response: StoredResponse) -> dict[str, object]:
+    response_id = escape_text(response.id)
     return {
         "id": response_id,
-        "principal": principal,
-        "parent_id": parent_id,
-        "conversation_id": escape_text(response.conversation_id),
+        "root_id": response_id,
+        "principal": escape_text(response.principal),
         "status": response.status,
         "model": escape_text(response.model),
         "created_at": response.created_at,
@@ -247,23 +246,28 @@ def _response_row(response: StoredResponse) -> dict[str, object]:
         "item_bytes": count_item_bytes(response),
         # Text is refused in their place, which a database would take; and sqlite3 searches an adapter for plain bytes.
         "snapshot": bytearray(response.snapshot),
-        # Columns cannot lend their parameters to an expression.
-        "tree_self": response_id,
-        "tree_parent": parent_id,
-        "tree_owner": principal,
     }
 
 
-def _item_row(response: StoredResponse, position: int, item: StoredItem) -> dict[str, object]:
-    return {
-        "response_id": escape_text(response.id),
-        "position": position,
-        "principal": escape_text(response.principal),
-        "role": item.role,
-        "type": escape_text(item.type),
-        "id": escape_text(item.id),
-        "call_id": escape_text(item.call_id),
-        "status": escape_text(item.status),
-        "agent": escape_text(item.agent),
-        "data": bytearray(item.data),
-    }
+def _response_row(response: StoredResponse) -> dict[str, object]:
+    row, parent_id = _root_row(response), escape_text(response.parent_id)
+    # Columns cannot lend their parameters to an expression.
+    tree = {"tree_self": row["id"], "tree_parent": parent_id, "tree_owner": row["principal"]}
+    return {**row, **tree, "parent_id": parent_id, "conversation_id": escape_text(response.conversation_id)}
+
+
+def _item_rows(response: StoredResponse) -> Iterator[dict[str, object]]:
+    response_id, principal = escape_text(response.id), escape_text(response.principal)
+    for position, item in enumerate(response.items):
+        yield {
+            "response_id": response_id,
+            "position": position,
+            "principal": principal,
+            "role": item.role,
+            "type": escape_text(item.type),
+            "id": escape_text(item.id),
+            "call_id": escape_text(item.call_id),
+            "status": escape_text(item.status),
+            "agent": escape_text(item.agent),
+            "data": bytearray(item.data),
+        }

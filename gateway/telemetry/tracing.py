@@ -43,9 +43,12 @@ class Span:
         carrier: what the caller sent.
         context: ids of the span; None without tracing.
         recorded: the span itself, if it is recorded.
+
+    Attributes:
+        recording: whether anything said about it is kept; if not, nobody need find out what to say.
     """
 
-    __slots__ = ("_carrier", "_context", "_headers", "_recorded", "_token")
+    __slots__ = ("_carrier", "_context", "_headers", "_recorded", "_token", "recording")
 
     def __init__(
         self, carrier: Carrier, context: SpanContext | None = None, recorded: trace.Span | None = None
@@ -53,13 +56,9 @@ class Span:
         self._carrier = carrier
         self._context = context
         self._recorded = recorded
+        self.recording = recorded is not None
         self._headers: Mapping[str, str] | None = carrier if context is None else None
         self._token: Token[Span] | None = None
-
-    @property
-    def recording(self) -> bool:
-        """Whether anything said about it is kept; if not, nobody need find out what to say."""
-        return self._recorded is not None
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -120,6 +119,7 @@ class Span:
             _current.reset(self._token)
         self._recorded.end()
         self._recorded = None
+        self.recording = False
 
     def __enter__(self) -> Self:
         return self

@@ -147,9 +147,9 @@ async def test_a_tree_is_read_with_one_statement_more(sql_store):
 
 
 def test_what_is_stored_without_agents_names_none(sql_store):
-    insert = sql_store._commit._insert
-    assert "agent_bytes" not in insert._response._text
-    assert "agent_bytes" in insert._tree._text
+    root, other, tree = (statement._text for statement in sql_store._commit._insert._responses.values())
+    assert "agent_bytes" not in root + other
+    assert "agent_bytes" in tree
 
 
 async def test_a_chain_that_goes_in_between_is_not_there(sql_store):
