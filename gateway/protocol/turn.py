@@ -143,8 +143,7 @@ class Turn:
             ResourceLimitExceeded: the turn would retain more than `max_retained_bytes`.
         """
         self._take(round_, event)
-        out, self._owed = self._owed, []
-        return self._number(out) if out else out
+        return self._hand_over()
 
     def ingest_delta(self, round_: Round, event: up.UpstreamEvent) -> tuple[bytes, bytes] | None:
         """Take more of the text that grows, and return `type` and JSON of the client's event.
