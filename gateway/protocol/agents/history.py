@@ -31,6 +31,11 @@ def read_output(item: Item) -> str | None:
     return _read_id(item, "approval_request_id") if kind in ("mcp_approval_response", "mcp_call") else None
 
 
+def find_call(items: Sequence[Item], call_id: str) -> int | None:
+    """Return where the newest call of this id is."""
+    return next((at for at in reversed(range(len(items))) if read_call(items[at]) == call_id), None)
+
+
 def is_cut_short(item: Item) -> bool:
     """Tell whether an item is a call that its model could not finish, which nobody is to carry out or to see."""
     return item.get("type") in CLIENT_CALLS and item.get("status") == "incomplete"

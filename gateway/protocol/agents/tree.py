@@ -6,7 +6,7 @@ from gateway.protocol.agents.actions import read_arguments
 from gateway.protocol.agents.acts import Act, perform
 from gateway.protocol.agents.agent import Agent, Call, Interrupted, LateCall, Phase, Running
 from gateway.protocol.agents.bounds import Bounds
-from gateway.protocol.agents.history import find_covered, is_cut_short, match_calls, read_call, read_output
+from gateway.protocol.agents.history import find_call, find_covered, is_cut_short, match_calls, read_call, read_output
 from gateway.protocol.agents.mail import Item, Mail
 from gateway.protocol.agents.outcomes import Outcome, Rejection, ResolvedWait
 from gateway.protocol.agents.paths import ROOT
@@ -225,9 +225,8 @@ class Tree:
         """
         for item in items:
             call_id = read_call(item)
-            there = [at for at, old in enumerate(agent.history) if call_id is not None and read_call(old) == call_id]
-            if there:
-                self._roster.replace(agent, there[-1], there[-1] + 1, [item])
+            if call_id is not None and (at := find_call(agent.history, call_id)) is not None:
+                self._roster.replace(agent, at, at + 1, [item])
             else:
                 self._roster.append(agent, [item])
             agent.calls.pop(read_output(item) or "", None)
