@@ -26,14 +26,14 @@ def database(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/trees.db"
 
 
-def leave(folder: Path, upstream: Upstream, database: str) -> list[str]:
-    """Have clients leave at every moment, in each way in its turn; return what is broken."""
+def leave(folder: Path, upstream: Upstream, database: str, visits: Sequence[tuple[str, str]]) -> list[str]:
+    """Have clients leave at each of these moments, in each way in its turn; return what is broken."""
     faults = []
     with WatchedGateway(folder, upstream, SETTINGS, database) as gateway:
         scene = Scene(gateway, upstream, database)
         scene.begin()
         idle = gateway.rest()
-        for number, (name, transport) in enumerate(VISITS):
+        for number, (name, transport) in enumerate(visits):
             way = WAYS[transport][number % len(WAYS[transport])]
             with scene.at(MOMENTS[name], transport) as visit:
                 visit.visitor.ways[way]()
@@ -68,9 +68,17 @@ def kill(folder: Path, upstream: Upstream, database: str, visits: Sequence[tuple
 def test_clients_that_leave_at_any_moment_leave_nothing_behind(
     tmp_path: Path, upstream: Upstream, database: str
 ) -> None:
-    assert leave(tmp_path, upstream, database) == []
+    visits = [(name, "websocket") for name in MOMENTS]
+    assert leave(tmp_path, upstream, database, visits) == []
 
 
+@pytest.mark.full
+def test_nor_do_those_over_http(tmp_path: Path, upstream: Upstream, database: str) -> None:
+    visits = [(name, transport) for name, transport in VISITS if transport == "sse"]
+    assert leave(tmp_path, upstream, database, visits) == []
+
+
+@pytest.mark.full
 def test_what_is_lost_or_torn_is_noticed(tmp_path: Path, upstream: Upstream, database: str) -> None:
     with WatchedGateway(tmp_path, upstream, SETTINGS, database) as gateway:
         scene = Scene(gateway, upstream, database)
@@ -100,7 +108,7 @@ def test_at_whatever_moment_it_is_killed(tmp_path: Path, upstream: Upstream, dat
 def test_clients_that_leave_leave_nothing_behind_on_postgresql(
     tmp_path: Path, upstream: Upstream, postgres_database: str
 ) -> None:
-    assert leave(tmp_path, upstream, postgres_database) == []
+    assert leave(tmp_path, upstream, postgres_database, VISITS) == []
 
 
 @pytest.mark.full
