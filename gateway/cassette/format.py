@@ -262,7 +262,7 @@ def load_cassette(path: Path) -> Cassette:
 def _decode(number: int, line: bytes) -> Record:
     try:
         record = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"line {number}: {error}") from None
     if isinstance(record, Frame | Http) and record.b64 is not None:
         try:

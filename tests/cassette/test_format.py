@@ -38,6 +38,7 @@ def test_the_end_tells_whether_a_line_was_changed():
         ([encode_record(Head(format="else/1"))], "line 1: must be the head"),
         ([HEAD, b"{}\n"], "line 2: "),
         ([HEAD, b"\xff\n"], "line 2: "),
+        ([HEAD, b"[" * 100_000 + b"\n"], "line 2: "),
         ([HEAD, b'{"k":"frame","s":0,"n":0,"t":0,"dir":"up","op":1,"fin":true}\n'], "line 2: "),
         ([HEAD, b'{"k":"frame","s":0,"n":0,"t":0,"dir":"c2s","op":2,"fin":true,"b64":"?"}\n'], "line 2: b64"),
         ([HEAD, encode_record(End(counts={}, sha256="")), FRAME], "line 3: stands behind the end"),
