@@ -175,8 +175,7 @@ class Inference:
             if type(event) is Unknown:
                 self._metrics.unknown_events_total.inc()
                 continue
-            delta = ingest_delta(round_, event)
-            if delta is not None:
+            if round_.flow is not None and (delta := ingest_delta(round_, event)) is not None:
                 if tells:
                     keep_delta(delta)
                 continue

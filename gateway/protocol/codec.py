@@ -39,6 +39,10 @@ def encode(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
 
 
+encode_ascii = _ENCODER.encode
+"""Return an ASCII text as JSON: what is no text, or may hold a surrogate, is for `encode`."""
+
+
 def decode(data: bytes, *, max_depth: int | None = MAX_DEPTH) -> Any:
     """Return the value of a JSON text in UTF-8.
 

@@ -32,7 +32,7 @@ class Flow:
     """
 
     __slots__ = (
-        "_head", "_index", "_item_id", "_kind", "_ledger", "_middle", "_name", "_output_index", "_part", "_slot",
+        "_append", "_head", "_index", "_item_id", "_kind", "_ledger", "_middle", "_name", "_output_index", "_slot",
         "_tail",
     )  # fmt: skip
 
@@ -42,7 +42,7 @@ class Flow:
         self._output_index = first.output_index
         self._index = first.index
         self._slot = slot
-        self._part = part
+        self._append = part.append
         self._ledger = ledger
         form = part.empty_delta(slot)
         form.agent = agent
@@ -71,13 +71,14 @@ class Flow:
         ):
             return None
         delta: str = event.delta
-        size = len(delta)
-        if not delta.isascii():
-            if delta[-1] >= "\ud800":
-                return None  # perhaps half a character
-            size = text_bytes(delta)
-        elif not size:
+        if not delta:
             return None
+        if delta.isascii():
+            size, text = len(delta), codec.encode_ascii(delta)
+        elif delta[-1] >= "\ud800":
+            return None  # perhaps half a character
+        else:
+            size, text = text_bytes(delta), codec.encode(delta)
         self._ledger.grow(self._slot, size)
-        self._part.grow(delta)
-        return self._name, b"%b:%d,%b%b%b" % (self._head, number, self._middle, codec.encode(delta), self._tail)
+        self._append(delta)
+        return self._name, b"%b:%d,%b%b%b" % (self._head, number, self._middle, text, self._tail)
