@@ -17,11 +17,16 @@ def review_agents(config: MultiAgentConfig) -> Iterator[Finding]:
     """Yield what forbids the configuration, with the keys involved, first the one that has it."""
     for lower, upper in pairwise(_WAITS):
         if getattr(config, lower) > getattr(config, upper):
-            yield f"above {upper} ({getattr(config, upper)}); lower it", _path(lower), _path(upper)
+            yield (
+                f"{lower} ({getattr(config, lower)}) is above {upper} ({getattr(config, upper)}); lower it, or raise the other",
+                _path(lower),
+                _path(upper),
+            )
     ceiling, default = config.max_concurrent_subagents_ceiling, config.default_max_concurrent_subagents
     if ceiling and default > ceiling:
         yield (
-            f"above max_concurrent_subagents_ceiling ({ceiling}), which no request may pass; lower it",
+            f"default_max_concurrent_subagents ({default}) is above max_concurrent_subagents_ceiling ({ceiling}), "
+            "which no request may pass; lower it, or raise the ceiling",
             _path("default_max_concurrent_subagents"),
             _path("max_concurrent_subagents_ceiling"),
         )
@@ -31,20 +36,21 @@ def doubt_agents(config: MultiAgentConfig, storage: StorageConfig) -> Iterator[F
     """Yield what is allowed but hardly meant, with the keys involved."""
     if config.max_rounds_per_turn > config.max_rounds_per_response:
         yield (
-            "above max_rounds_per_response, and never reached",
+            f"max_rounds_per_turn ({config.max_rounds_per_turn}) is above max_rounds_per_response "
+            f"({config.max_rounds_per_response}), and never reached",
             _path("max_rounds_per_turn"),
             _path("max_rounds_per_response"),
         )
     if config.max_mail_bytes > config.max_tree_bytes:
         yield (
-            "above max_tree_bytes: the longest messages end the response",
+            "max_mail_bytes is above max_tree_bytes: the longest messages end the response",
             _path("max_mail_bytes"),
             _path("max_tree_bytes"),
         )
     if config.max_tree_bytes > storage.history_max_bytes:
         bound = format_size(storage.history_max_bytes)
         yield (
-            f"above storage.history_max_bytes ({bound}): the largest trees are stored but can never be continued",
+            f"multi_agent.max_tree_bytes is above storage.history_max_bytes ({bound}): the largest trees are stored but can never be continued",
             _path("max_tree_bytes"),
             ("storage", "history_max_bytes"),
         )

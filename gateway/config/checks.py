@@ -297,10 +297,10 @@ class Review:
             ("max_checkpoint_bytes", "max_session_bytes", "a history of that size is never kept"),
         ):
             if getattr(bounds, inner) > getattr(bounds, outer):
-                self._warning(f"above {outer}: {effect}", ("websocket", inner), ("websocket", outer))
+                self._warning(f"{inner} is above {outer}: {effect}", ("websocket", inner), ("websocket", outer))
         if bounds.max_active > bounds.max_outstanding:
             self._warning(
-                "above max_outstanding, and never reached",
+                "max_active is above max_outstanding, and never reached",
                 ("websocket", "max_active"),
                 ("websocket", "max_outstanding"),
             )
