@@ -16,17 +16,13 @@ Finding = tuple[str, *tuple[KeyPath, ...]]
 def review_agents(config: MultiAgentConfig) -> Iterator[Finding]:
     """Yield what forbids the configuration, with the keys involved, first the one that has it."""
     for lower, upper in pairwise(_WAITS):
-        if getattr(config, lower) > getattr(config, upper):
-            yield (
-                f"{lower} ({getattr(config, lower)}) is above {upper} ({getattr(config, upper)}); lower it, or raise the other",
-                _path(lower),
-                _path(upper),
-            )
+        low, high = getattr(config, lower), getattr(config, upper)
+        if low > high:
+            yield f"{lower} ({low}) is above {upper} ({high}); lower it, or raise the other", _path(lower), _path(upper)
     ceiling, default = config.max_concurrent_subagents_ceiling, config.default_max_concurrent_subagents
     if ceiling and default > ceiling:
         yield (
-            f"default_max_concurrent_subagents ({default}) is above max_concurrent_subagents_ceiling ({ceiling}), "
-            "which no request may pass; lower it, or raise the ceiling",
+            f"default_max_concurrent_subagents ({default}) is above max_concurrent_subagents_ceiling ({ceiling}); lower it",
             _path("default_max_concurrent_subagents"),
             _path("max_concurrent_subagents_ceiling"),
         )
@@ -34,10 +30,10 @@ def review_agents(config: MultiAgentConfig) -> Iterator[Finding]:
 
 def doubt_agents(config: MultiAgentConfig, storage: StorageConfig) -> Iterator[Finding]:
     """Yield what is allowed but hardly meant, with the keys involved."""
-    if config.max_rounds_per_turn > config.max_rounds_per_response:
+    rounds, all_rounds = config.max_rounds_per_turn, config.max_rounds_per_response
+    if rounds > all_rounds:
         yield (
-            f"max_rounds_per_turn ({config.max_rounds_per_turn}) is above max_rounds_per_response "
-            f"({config.max_rounds_per_response}), and never reached",
+            f"max_rounds_per_turn ({rounds}) is above max_rounds_per_response ({all_rounds}), and never reached",
             _path("max_rounds_per_turn"),
             _path("max_rounds_per_response"),
         )
@@ -48,9 +44,9 @@ def doubt_agents(config: MultiAgentConfig, storage: StorageConfig) -> Iterator[F
             _path("max_tree_bytes"),
         )
     if config.max_tree_bytes > storage.history_max_bytes:
-        bound = format_size(storage.history_max_bytes)
+        bound = f"storage.history_max_bytes ({format_size(storage.history_max_bytes)})"
         yield (
-            f"multi_agent.max_tree_bytes is above storage.history_max_bytes ({bound}): the largest trees are stored but can never be continued",
+            f"multi_agent.max_tree_bytes is above {bound}: the largest trees are stored but can never be continued",
             _path("max_tree_bytes"),
             ("storage", "history_max_bytes"),
         )

@@ -92,12 +92,13 @@ class Activations:
         """
         desk = self._desk
         self._activity.begin(agent)
-        if desk.tree.is_exhausted(agent):
+        ends_early = agent.path == ROOT and self._ends_early()
+        if desk.tree.is_exhausted(agent) and not ends_early:
             most = desk.tree.bounds.max_rounds_per_activation
             self._give_up(agent, _too_many_rounds(most, "An agent was", "multi_agent.max_rounds_per_turn"))
             return
         desk.tell(desk.turn.tell_messages(desk.tree.enter(agent)))
-        if agent.path == ROOT and self._ends_early():
+        if ends_early:
             desk.tree.end_round(agent, [], [])
             desk.tree.interrupt(agent)
             self._activity.note(agent)

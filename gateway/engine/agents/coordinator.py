@@ -178,9 +178,10 @@ class Coordinator:
         return self._grace_ends if now < self._grace_ends else None
 
     def _check_size(self) -> None:
-        tree = self._desk.tree
-        if tree.size > tree.bounds.max_tree_bytes:
-            raise ResourceLimitExceeded("max_tree_bytes", tree.bounds.max_tree_bytes)
+        tree, limit = self._desk.tree, self._desk.tree.bounds.max_tree_bytes
+        if tree.size > limit:
+            message = f"What the agents know and wrote exceeds [multi_agent] max_tree_bytes ({limit} bytes)."
+            raise ResourceLimitExceeded("max_tree_bytes", limit, message)
 
     # ------------------------------------------------------------ what the client sends
 

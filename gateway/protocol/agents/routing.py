@@ -142,7 +142,7 @@ def _refuse_output(
     if duplicate:
         message = f"Call {shown} has more than one output in this input."
     elif owner is None:
-        message = f"No agent waits for an output of call {shown}."
+        message = f"No agent waits for an output of call {shown}; send outputs of calls that wait, each once."
     else:
         message = f"Call {shown} is a {owner[1].type}; its output cannot be a {item['type']}."
     member = "approval_request_id" if item["type"] == _APPROVAL else "call_id"

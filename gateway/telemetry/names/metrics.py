@@ -172,7 +172,10 @@ UPSTREAM_BREAKER_STATE = Metric(
     across="max",
 )
 LIMIT_BREACHES = Metric(
-    "gateway_limit_breaches_total", "counter", "Responses ended by a limit of `[responses]`, by its key.", ("resource",)
+    "gateway_limit_breaches_total",
+    "counter",
+    "Responses ended by a limit of `[responses]`, `max_tree_bytes` of agents or a WebSocket's memory, by its key.",
+    ("resource",),
 )
 LIMIT_BYTES = Metric(
     "gateway_limit_bytes",

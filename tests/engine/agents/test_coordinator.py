@@ -294,8 +294,13 @@ async def test_rounds_of_an_activation_are_bounded():
     assert "max_rounds_per_turn" in bench.played.of(ROOT)[1].texts[-1]
 
 
-async def test_rounds_of_a_root_are_bounded_as_those_of_any_response():
-    bench = TreeBench({ROOT: [[spawn("alpha")], [listing()]], ALPHA: [[gate("hold"), say("x")]]}, rounds=2)
+@pytest.mark.parametrize("per_turn", [64, 2])
+async def test_rounds_of_a_root_are_bounded_as_those_of_any_response(per_turn):
+    bench = TreeBench(
+        {ROOT: [[spawn("alpha")], [listing()]], ALPHA: [[gate("hold"), say("x")]]},
+        rounds=2,
+        agents={"max_rounds_per_turn": per_turn},
+    )
     listener, _ = await bench.start()
     await bench.played.reached("hold")
     await settle(50)
@@ -329,6 +334,7 @@ async def test_a_tree_that_grows_too_large_ends_the_response():
         "max_tree_bytes",
         10_000,
     )
+    assert "[multi_agent] max_tree_bytes" in error["message"]
     assert await bench.stored(told[-1]["response"]["id"]) is None
 
 

@@ -76,7 +76,7 @@ def test_input_that_does_not_fit_the_calls_is_refused_and_changes_nothing():
     assert refuse(tree, [output("nobody")]) == (
         "invalid_tool_output",
         "input[0].call_id",
-        "No agent waits for an output of call nobody.",
+        "No agent waits for an output of call nobody; send outputs of calls that wait, each once.",
     )
     assert refuse(tree, [output(a), output(a)])[1:] == (
         "input[1].call_id",
