@@ -22,7 +22,7 @@ def review_agents(config: MultiAgentConfig) -> Iterator[Finding]:
     ceiling, default = config.max_concurrent_subagents_ceiling, config.default_max_concurrent_subagents
     if ceiling and default > ceiling:
         yield (
-            f"default_max_concurrent_subagents ({default}) is above max_concurrent_subagents_ceiling ({ceiling}); lower it",
+            f"default_max_concurrent_subagents is above max_concurrent_subagents_ceiling ({ceiling}); lower it",
             _path("default_max_concurrent_subagents"),
             _path("max_concurrent_subagents_ceiling"),
         )
