@@ -108,7 +108,7 @@ def _read_arguments(item: Mapping[str, Any]) -> str:
         return ""
     try:
         arguments = msgspec.json.decode(written)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return written
     if isinstance(arguments, dict) and item.get("type") == "multi_agent_call":
         arguments = {name: value for name, value in arguments.items() if name not in _SEALED}

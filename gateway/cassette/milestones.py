@@ -120,5 +120,5 @@ def _canonicalise(item: Event) -> str:
     written = str(item.get("arguments") or item.get("input") or "")
     try:
         return msgspec.json.encode(msgspec.json.decode(written), order="sorted").decode()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return written

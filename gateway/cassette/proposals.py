@@ -62,7 +62,7 @@ def _look_up(item: dict[str, Any]) -> str:
     try:
         arguments = msgspec.json.decode(str(item.get("arguments") or item.get("input")))
         known = _PROPOSALS.get(arguments.get("proposal"))
-    except (msgspec.DecodeError, AttributeError, TypeError):
+    except (msgspec.DecodeError, RecursionError, AttributeError, TypeError):
         return _write({"error": "The arguments are no object with the key proposal."})
     return _write(known or {"error": "There is no such proposal; there are alpha and beta."})
 

@@ -163,7 +163,7 @@ def read_answer(body: Event, status: int, content_type: str, answer: bytes, know
                 note_output(run)
             else:
                 run.error = value
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise ScenarioFailed(f"the answer with status {status} is no JSON") from None
     return run
 
@@ -173,6 +173,7 @@ def read_events(answer: bytes) -> list[Event]:
 
     Raises:
         msgspec.DecodeError: one is no JSON object.
+        RecursionError: one is nested too deep.
     """
     decoder = SseDecoder(len(answer) + 1)
     blocks = chain(decoder.feed(answer), decoder.end())

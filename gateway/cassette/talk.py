@@ -104,7 +104,7 @@ class Talk:
             raise PeerClosed("the server closed the connection")
         try:
             event = msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise ScenarioFailed("the server sent a message that is no JSON object") from None
         self.observe(event, self.dialogue.receive(event))
         shown = _describe_received(event)

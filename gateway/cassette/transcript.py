@@ -90,7 +90,7 @@ def parse_event(text: str | bytes) -> Event | None:
     """Return the JSON object that a text is; None for any other."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
