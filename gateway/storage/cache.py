@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Self
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Self
 
 from gateway.ports import Deletion, History, Store, StoredItem, StoredResponse, StoreHealth, UsageFlush
 from gateway.protocol.errors import StorageUnavailable
@@ -145,9 +145,9 @@ class CachedStore:
         """Ask the other store."""
         return await self._store.items(principal, item_ids)
 
-    async def verify(self) -> None:
+    def verify(self) -> Coroutine[Any, Any, None]:
         """Ask the other store."""
-        await self._store.verify()
+        return self._store.verify()
 
     async def probe(self) -> StoreHealth:
         """Ask the other store."""

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -177,13 +177,13 @@ class SqlStore:
         """
         return await self._read("items", lambda connection: self._references.read(connection, principal, item_ids))
 
-    async def verify(self) -> None:
+    def verify(self) -> Coroutine[Any, Any, None]:
         """Return if the database took a write within `verify_after_seconds`, or takes a trial write now.
 
         Raises:
             StorageUnavailable: it did not, within `probe_timeout_seconds`.
         """
-        await self._proof.require()
+        return self._proof.require()
 
     async def probe(self) -> StoreHealth:
         """Check within `probe_timeout_seconds` that the database answers and its schema fits. Never raises.

@@ -20,7 +20,8 @@ from gateway.telemetry.last_errors import LastErrors
 from gateway.telemetry.loads import BackgroundLoad, CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad, ToolLoad
 from gateway.telemetry.names import Metric
 
-_DEFERRED_TOGETHER = 512
+# Of one metric; of most there is one for each response.
+_DEFERRED_TOGETHER = 64
 _Family = TypeVar("_Family", bound=MetricWrapperBase)
 
 
@@ -34,7 +35,6 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._deferred: defaultdict[Counter | Histogram, list[float]] = defaultdict(list)
-        self._waiting = 0
         self._watched: dict[Gauge, Callable[[], float]] = {}
         self.registry.register(_BeforeAll(self.refresh))
         ProcessCollector(registry=self.registry)
@@ -187,9 +187,9 @@ class Metrics:
             metric: a family without labels, or a child.
             amount: what to bump it by, or what it is to observe.
         """
-        self._deferred[metric].append(amount)
-        self._waiting += 1
-        if self._waiting >= _DEFERRED_TOGETHER:
+        amounts = self._deferred[metric]
+        amounts.append(amount)
+        if len(amounts) >= _DEFERRED_TOGETHER:
             self._settle()
 
     def note_failure(self, route: str, status: int, code: str, bound: str | None) -> None:
@@ -252,7 +252,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _settle(self) -> None:
-        deferred, self._deferred, self._waiting = self._deferred, defaultdict(list), 0
+        deferred, self._deferred = self._deferred, defaultdict(list)
         for metric, amounts in deferred.items():
             if isinstance(metric, Histogram):
                 metric.observe_all(amounts)
