@@ -28,6 +28,9 @@ def build_sealer(config: GatewayConfig) -> Sealer | None:
         if config.compaction.mode == "auto":
             _logger.info("histories are not compacted: there are no sealing keys (see `gateway keys seal-key`)")
         if config.multi_agent.enabled and config.multi_agent.message_visibility == "opaque":
-            _logger.info("requests with multi_agent are refused: there are no sealing keys")
+            _logger.info(
+                "requests with multi_agent are refused: there are no sealing keys (see `gateway keys seal-key`, "
+                "or set multi_agent.message_visibility to plain)"
+            )
         return None
     return FernetSealer(OwnKeyFile(Path(f"{url.database}{_SUFFIX}")))

@@ -18,6 +18,7 @@ from gateway.telemetry.metrics import Metrics, read_values
 from gateway.telemetry.principals import LARGEST, PrincipalTokens
 from gateway.telemetry.status import (
     BREAKERS,
+    AgentUse,
     BackgroundUse,
     Clients,
     Lanes,
@@ -71,6 +72,7 @@ async def take_status(parts: Parts, config: GatewayConfig, *, started: float, dr
             waiting=_tell_use(metrics.tool_load.waiting),
             mcp_sessions=_tell_use(metrics.mcp_sessions),
         ),
+        agents=AgentUse(active=_tell_use(metrics.agents_active)),
         limits=tuple(_tell_limits(metrics, config)),
         rejections=tuple(
             Rejection(key=key, count=count) for (key,), count in read_values(metrics.rejections_total).items()

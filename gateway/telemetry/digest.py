@@ -5,7 +5,17 @@ from typing import Final, NamedTuple
 
 from gateway.telemetry.distribution import Distribution
 from gateway.telemetry.quantities import NOTHING, show_bytes, show_count, show_seconds, show_share
-from gateway.telemetry.status import BackgroundUse, Clients, Lanes, Status, StorageStatus, ToolUse, UpstreamStatus, Use
+from gateway.telemetry.status import (
+    AgentUse,
+    BackgroundUse,
+    Clients,
+    Lanes,
+    Status,
+    StorageStatus,
+    ToolUse,
+    UpstreamStatus,
+    Use,
+)
 
 ALMOST_FULL: Final = 0.9
 """Which share of a limit in use is worth a warning."""
@@ -63,6 +73,11 @@ def list_tools(tools: ToolUse) -> tuple[UseRow, ...]:
     )
 
 
+def list_agents(agents: AgentUse) -> tuple[UseRow, ...]:
+    """Return what agents do, where several make a response."""
+    return (UseRow("at work", agents.active, show_count),)
+
+
 def list_writes(storage: StorageStatus) -> tuple[UseRow, ...]:
     """Return what waits to be stored."""
     return (
@@ -82,6 +97,7 @@ def group_uses(status: Status) -> Iterator[tuple[str, tuple[UseRow, ...]]]:
     yield "WebSockets", list_lanes(status.lanes)
     yield "Background", list_background(status.background)
     yield "Tools", list_tools(status.tools)
+    yield "Agents", list_agents(status.agents)
     yield "Storage", list_writes(status.storage)
     for server in status.upstreams:
         yield f"Inference server {server.name}", list_calls(server)

@@ -52,6 +52,7 @@ def merge(documents: Sequence[Status]) -> Status:
         lanes=_fold([one.lanes for one in documents], newest.lanes),
         background=_fold([one.background for one in documents], newest.background),
         tools=_fold([one.tools for one in documents], newest.tools),
+        agents=_fold([one.agents for one in documents], newest.agents),
         limits=_merge_alike(documents, "limits", "key", _merge_limits),
         rejections=_merge_alike(documents, "rejections", "key", _add_counts),
         tokens=_merge_alike(documents, "tokens", "model", _add_counts),

@@ -155,6 +155,16 @@ class ToolUse(Struct, frozen=True, kw_only=True):
     mcp_sessions: Use
 
 
+class AgentUse(Struct, frozen=True, kw_only=True):
+    """What the agents of responses do that several make.
+
+    Attributes:
+        active: agents that have work.
+    """
+
+    active: Use
+
+
 class LimitUse(Struct, frozen=True, kw_only=True):
     """A limit, beside what was seen of what it bounds.
 
@@ -266,6 +276,7 @@ class Status(Struct, frozen=True, kw_only=True):
         lanes: what WebSockets hold.
         background: responses made on their own.
         tools: what the gateway's own tools do.
+        agents: what agents do, where several make a response.
         limits: limits of sizes, with what was seen.
         rejections: what was refused or ended because a bound was met, by key.
         responses: how responses ended.
@@ -288,6 +299,7 @@ class Status(Struct, frozen=True, kw_only=True):
     lanes: Lanes
     background: BackgroundUse
     tools: ToolUse
+    agents: AgentUse
     limits: tuple[LimitUse, ...]
     rejections: tuple[Rejection, ...]
     responses: tuple[Outcome, ...]

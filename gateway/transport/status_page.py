@@ -11,6 +11,7 @@ from msgspec import structs
 from gateway.telemetry.digest import (
     UseRow,
     find_troubles,
+    list_agents,
     list_background,
     list_calls,
     list_clients,
@@ -108,6 +109,7 @@ def render_status(status: Status, *, refresh: int) -> str:
             _card("WebSockets", _levels(list_lanes(status.lanes))),
             _card("Background", _levels(list_background(status.background))),
             _card("Tools", _levels(list_tools(status.tools))),
+            _card("Agents", _levels(list_agents(status.agents))),
             _outcomes(status.responses),
             _rejections(status.rejections),
             "</div>",

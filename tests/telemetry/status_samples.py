@@ -10,6 +10,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.principals import PrincipalTokens
 from gateway.telemetry.status import (
     BREAKERS,
+    AgentUse,
     BackgroundUse,
     Clients,
     Lanes,
@@ -129,6 +130,7 @@ def make_status(**fields):
             connections=use, responses=use, delivery_batches=Use(now=0, high=9), delivery_bytes=Use(now=0, high=90_000)
         ),
         background=BackgroundUse(running=use, queued=Use(now=1, high=2, limit=256), readers=Use(now=1, high=2)),
+        agents=AgentUse(active=Use(now=3, high=5)),
         tools=ToolUse(running=use, waiting=Use(now=0, high=1), mcp_sessions=Use(now=1, high=2)),
         lanes=Lanes(
             connections=use,

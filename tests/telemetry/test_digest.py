@@ -56,7 +56,16 @@ def test_what_has_no_limit_is_never_too_much():
 def test_every_level_and_every_time_of_a_status_is_listed():
     """A number that is added to the status must be shown as well."""
     shown = [row.use for _, rows in group_uses(WELL) for row in rows] + [seen for _, seen in list_latencies(WELL)]
-    parts = (WELL.clients, WELL.lanes, WELL.background, WELL.tools, WELL.storage, WELL.latency, *WELL.upstreams)
+    parts = (
+        WELL.clients,
+        WELL.lanes,
+        WELL.background,
+        WELL.tools,
+        WELL.agents,
+        WELL.storage,
+        WELL.latency,
+        *WELL.upstreams,
+    )
     told = [value for part in parts for value in structs.astuple(part) if isinstance(value, structs.Struct)]
     assert len(shown) == len(told)
     assert all(any(value is one for one in shown) for value in told)
