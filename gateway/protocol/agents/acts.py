@@ -55,9 +55,10 @@ def _spawn(roster: Roster, act: Act) -> Outcome:
         raise Refusal("too_many_agents", limit=bounds.max_agents_total)
     task = _write_mail(roster, act, MailKind.NEW_TASK, path)
     turns = read_fork_turns(given.get("fork_turns", "all"))
-    history = fork_history(parent.history[: parent.kept.round_start], turns, unanswered=parent.late)
+    # Models repeat what is refused: that is to cost little, however much there is to fork.
     _check_capacity(roster)
-    if roster.size + sum(map(measure, history)) + measure(task.to_item()) > bounds.max_tree_bytes:
+    history = fork_history(parent.history[: parent.kept.round_start], turns, unanswered=parent.late)
+    if roster.size + parent.weigh(history) + measure(task.to_item()) > bounds.max_tree_bytes:
         raise Refusal("tree_full")
     agent = roster.add(path, parent.path)
     roster.append(agent, history)

@@ -1,5 +1,6 @@
 """One agent of a tree: what it is doing, what it knows, what it waits for."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -203,6 +204,11 @@ class Agent(Struct, kw_only=True):
     def client_calls(self) -> list[Call]:
         """Client calls it cannot go on without."""
         return [call for call in self.calls.values() if call.kind == "client"]
+
+    def weigh(self, items: Iterable[Item]) -> int:
+        """Return how many bytes items of its history take, which were measured when they came."""
+        sizes = dict(zip(map(id, self.history), self.kept.sizes, strict=True))
+        return sum(sizes[id(item)] for item in items)
 
 
 def show_status(status: Status) -> Any:

@@ -5,7 +5,9 @@ import json
 import pytest
 from protocol.agents.stage import Stage, action, error_of, output, user
 
+from gateway.protocol.agents import acts
 from gateway.protocol.agents.agent import Call, Completed, Interrupted, Phase
+from gateway.protocol.codec import encode
 
 SPAWN = "spawn_agent"
 
@@ -101,6 +103,23 @@ def test_an_agent_that_is_blocked_is_busy():
     stage.play("a", ("T", {}))
     stage.play("/root", spawning("b"))
     assert "maximum concurrent" in errors(stage)[0]
+
+
+def test_a_spawn_that_there_is_no_place_for_costs_nothing(monkeypatch):
+    stage = Stage(max_concurrent=1)
+    stage.spawn("a")
+    stage.play("a", ("T", {}))
+    monkeypatch.setattr(acts, "fork_history", None)
+    stage.play("/root", *[spawning(f"b{number}") for number in range(3)])
+    assert ["maximum concurrent" in error for error in errors(stage)] == [True] * 3
+
+
+def test_a_history_is_measured_once():
+    stage = Stage()
+    stage.tree.take_input([user("x"), user("y" * 100)])
+    root = stage["/root"]
+    assert root.weigh(root.history[-1:]) == len(encode(user("y" * 100)))
+    assert root.weigh(root.history) == stage.tree.size
 
 
 @pytest.mark.agents(32)
