@@ -139,7 +139,7 @@ class Routes:
         if not route.ended:
             return ()
         self._ended[route.response_id] = route
-        return self._make_room()
+        return self._make_room() if len(self._ended) > self._limits.max_completed else []
 
     # ------------------------------------------------------------ look-ups
 

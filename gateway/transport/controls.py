@@ -154,7 +154,8 @@ class Controls:
             reason = SteerRefusal("response_not_active", words)
             self._tell_late(route, [steer.fail(reason) for steer in failed])
         self._tell_pending(route)
-        self._answer_held(route)
+        if self._held:
+            self._answer_held(route)
         return route.steers.offer() if route.steers.phase is SteerPhase.PASSING else []
 
     def leave(self, route: Route | None) -> None:
@@ -169,7 +170,7 @@ class Controls:
                 "([websocket.inject] completed_routes_max).",
             )
             self._tell_late(lost, [steer.fail(reason) for steer in lost.steers.give_up()])
-        if route is not None:
+        if route is not None and self._held:
             self._answer_held(route)
 
     def remind(self, frame: CreateFrame) -> None:
