@@ -11,6 +11,7 @@ from gateway.engine.agents.desk import Desk
 from gateway.engine.agents.inference import AgentInference
 from gateway.engine.agents.summaries import Draft, Summaries
 from gateway.engine.agents.workers import Worker, Workers
+from gateway.engine.failures import log_failure
 from gateway.engine.hosting import Hosting, cancel_all
 from gateway.engine.summary import Summary
 from gateway.protocol.agents.action_slots import ActionSlot
@@ -272,6 +273,8 @@ class Activations:
         assert isinstance(error, GatewayError)
         if round_ is not None:
             self._break_off(agent, round_)
+        log_failure(error, f"agent {agent.path}")
+        self._desk.metrics.note_rejection(error.bound)
         self._desk.tree.fail(agent, error.message)
         self._activity.note(agent)
 

@@ -8,6 +8,7 @@ from engine.doubles import settle, types
 from harness.agents import call, cut, fail, gate, interrupt, listing, say, spawn, think, wait
 
 from gateway.protocol.errors import UpstreamRefused
+from gateway.telemetry.metrics import read_values
 
 
 def outputs(response, agent):
@@ -283,7 +284,7 @@ async def test_rounds_of_a_response_are_bounded():
     assert len(bench.played) == 8
 
 
-async def test_rounds_of_an_activation_are_bounded():
+async def test_rounds_of_an_activation_are_bounded(caplog):
     bench = TreeBench(
         {ROOT: [[spawn("alpha"), wait()], [say("done")]], ALPHA: [[listing()]] * 3},
         agents={"max_rounds_per_turn": 2},
@@ -292,6 +293,8 @@ async def test_rounds_of_an_activation_are_bounded():
     assert response["status"] == "completed"
     assert len(bench.played.of(ALPHA)) == 2
     assert "max_rounds_per_turn" in bench.played.of(ROOT)[1].texts[-1]
+    assert "agent /root/alpha failed: An agent was not done after 2 inferences" in caplog.text
+    assert read_values(bench.metrics.rejections_total) == {("multi_agent.max_rounds_per_turn",): 1}
 
 
 @pytest.mark.parametrize("per_turn", [64, 2])
