@@ -19,15 +19,20 @@ from typing import Self
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
 # Systems give ports from above these to outgoing connections.
-_UNASSIGNED_PORTS = (15_000, 32_000)
+_UNASSIGNED_PORTS = range(15_000, 32_000)
+# Each process of a test run has some of them for itself: between the choice of a port and its use lie seconds.
+_SHARES = 8
 _FOREIGN_PREFIXES = ("GATEWAY_", "AGENTIC_", "OTEL_")
 
 
 def free_port() -> int:
-    """Return a loopback port nobody listens on now, and that no outgoing connection gets meanwhile."""
+    """Return a loopback port nobody listens on now, and that no outgoing connection or other test gets meanwhile."""
+    share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
+    # Not from the source that property tests seed alike in every process.
+    numbers = random.SystemRandom()
     while True:
         with closing(socket.socket()) as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", random.randrange(*_UNASSIGNED_PORTS)))
+            probe.bind(("127.0.0.1", numbers.choice(_UNASSIGNED_PORTS[share::_SHARES])))
             return probe.getsockname()[1]
 
 

@@ -239,6 +239,8 @@ def site(
         "storage.verify_after_seconds": "1h",
         "upstream.health_interval_seconds": "1h",
         "background.heartbeat_seconds": "1m",
+        "auth.keys_revalidate_seconds": "1h",
+        "auth.keys_max_stale_seconds": "2h",
         "storage.lease_seconds": "1h",
     }
     config = load_config(None, {}, [f"{key}={value}" for key, value in settings.items()]).config
