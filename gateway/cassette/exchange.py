@@ -54,5 +54,5 @@ async def post(
     except (httpcore2.TimeoutException, TimeoutError) as error:
         raise TransportFailed(f"no answer in time ({type(error).__name__})") from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
-        raise TransportFailed(str(error) or type(error).__name__) from error
+        raise TransportFailed(f"no answer: {error or type(error).__name__}") from error
     return answer.status, shown, bytes(content)

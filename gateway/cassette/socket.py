@@ -91,7 +91,7 @@ class Socket:
             raise TransportFailed(f"no WebSocket within {self._bounds.connect_seconds:g} seconds") from error
         except (OSError, InvalidHandshake) as error:
             self._recorder.note_open(self._session, self._url, fold_headers(request.headers.raw_items()), None, None)
-            raise TransportFailed(_explain(error)) from error
+            raise TransportFailed(f"no WebSocket at {uri.host}:{uri.port}: {_explain(error)}") from error
         body = (answer.body or b"")[:_SHOWN_BODY_BYTES].decode(errors="replace")
         self._recorder.note_open(
             self._session,
