@@ -147,7 +147,7 @@ class Roster:
         """End an agent's work because another one wants so. Nobody has mail of that."""
         self.end(agent, Interrupted())
 
-    def end(self, agent: Agent, status: Status, *, begins_next: bool = True) -> None:
+    def end(self, agent: Agent, status: Status) -> None:
         """End an agent's work: its wait has an output, its client calls stay answerable, a task that waits begins."""
         if agent.wait is not None:
             text = show_refusal(Refusal("interrupted_wait"))
@@ -161,7 +161,7 @@ class Roster:
         agent.interrupting = False
         agent.status = status
         agent.move(Phase.IDLE)
-        if begins_next and agent.has_task:
+        if agent.has_task:
             self.start(agent)
 
     def _note_calls(self, items: Sequence[Item]) -> None:

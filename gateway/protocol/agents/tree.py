@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.protocol.agents.actions import read_arguments
 from gateway.protocol.agents.acts import Act, perform
-from gateway.protocol.agents.agent import Agent, Call, Interrupted, LateCall, Phase, Running
+from gateway.protocol.agents.agent import Agent, Call, LateCall, Phase, Running
 from gateway.protocol.agents.bounds import Bounds
 from gateway.protocol.agents.history import find_call, find_covered, is_cut_short, match_calls, read_call, read_output
 from gateway.protocol.agents.mail import Item, Mail
@@ -84,7 +84,7 @@ class Tree:
         """Return what changed since the tree was restored, one row for each agent that changed, in order.
 
         Changes nothing. Without a restored tree (`adopt`, a new one) everything is a change. Every agent is to be at
-        rest (`is_quiescent`, or after `halt`).
+        rest (`is_quiescent`).
         """
         return write_agents(self._roster.agents, self.bounds.max_concurrent)
 
@@ -141,9 +141,6 @@ class Tree:
             elif root.phase is Phase.PARKED and complete:
                 root.move(Phase.RUNNABLE)
             root.rounds = root.empty_rounds = 0
-        for agent in roster.agents.values() if complete else ():
-            if agent.is_idle and agent.has_task:
-                roster.start(agent)
 
     # ------------------------------------------------------------ rounds
 
@@ -306,18 +303,6 @@ class Tree:
     def flush_mail(self) -> list[Mail]:
         """Deliver all mail but new tasks, and return it in order, to be told. Nobody begins to work."""
         return [mail for agent in self._roster.agents.values() for mail in self._roster.deliver(agent)]
-
-    def halt(self) -> list[ResolvedWait]:
-        """Interrupt all agents that are not idle, blocked or parked, for a response that ends before they are done.
-
-        Returns:
-            Waits that ended so.
-        """
-        for agent in self._roster.agents.values():
-            if agent.phase not in _AT_REST:
-                self._roster.end(agent, Interrupted(), begins_next=False)
-        ended, self._roster.ended_waits = self._roster.ended_waits, []
-        return ended
 
     # ------------------------------------------------------------ injected outputs
 

@@ -88,30 +88,15 @@ class TreeItems(Accumulator):
             round_.queue.insert(at + offset, follower)
         return self._announcer.conclude(round_)
 
-    def leave(self, round_: Round, *, shown: bool) -> list[Event]:
-        """End a round that its engine will not end, and return what is owed of it.
-
-        Args:
-            round_: the round.
-            shown: whether the item the client is hearing of ends as incomplete, if it has a form for that. Else it is
-                dropped, as everything behind it is.
-        """
-        status: Status = "completed"
-        open_items = list(round_.queue)
-        round_.queue.clear()
-        first = open_items[0] if shown and open_items and open_items[0].announced else None
-        if first is not None and first.cut() and not first.awaits:
-            del open_items[0]
-            status = "incomplete"
-            self._close(first)
-            self._ledger.replace(first, self._charge(first, status))
-            round_.queue.append(first)
-        for slot in open_items:
+    def leave(self, round_: Round) -> list[Event]:
+        """End a round that its engine will not end, and return what is owed of it; items still open are dropped."""
+        for slot in round_.queue:
             self._ledger.replace(slot, 0)
-        dropped = set(open_items)
+        dropped = set(round_.queue)
+        round_.queue.clear()
         round_.slots = [slot for slot in round_.slots if slot not in dropped]
         round_.ended, round_.flow = True, None
-        round_.status = status
+        round_.status = "completed"
         return [*self._announcer.abandon(round_), *self._announcer.conclude(round_)]
 
     def _open(self, round_: Round, slot: Slot, item_id: str | None, index: int | None) -> Slot:

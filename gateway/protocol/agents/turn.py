@@ -146,15 +146,7 @@ class TreeTurn(Turn):
         Items that are done stay; the others are dropped: the client never hears that they are done, and finds them in
         no output. `round_.slots` holds those that stay.
         """
-        self._owed += self._items.leave(round_, shown=False)
-        return _attribute(round_, self._hand_over())
-
-    def cut_round(self, round_: Round) -> list[Event]:
-        """End a round as that of a response that ends as incomplete, and return what is owed of it.
-
-        As `drop_open`, but the item that the client is hearing of is told as incomplete if it has a form for that.
-        """
-        self._owed += self._items.leave(round_, shown=True)
+        self._owed += self._items.leave(round_)
         return _attribute(round_, self._hand_over())
 
     # ------------------------------------------------------------ inside

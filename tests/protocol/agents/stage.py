@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from gateway.protocol.agents.actions import ACTIONS
-from gateway.protocol.agents.agent import Agent, Call
+from gateway.protocol.agents.agent import Agent, Call, Phase
 from gateway.protocol.agents.bounds import Bounds
 from gateway.protocol.agents.mail import Item, Mail
 from gateway.protocol.agents.outcomes import Outcome, ResolvedWait
@@ -89,6 +89,12 @@ class Stage:
     def texts(self, path: str) -> list[str]:
         """Return payloads of the mail in a history."""
         return [item["payload"] for item in self[path].history if item["type"] == "agent_message"]
+
+    def rest(self) -> None:
+        """Interrupt everybody who is at work."""
+        for agent in self.tree.agents.values():
+            if agent.phase not in (Phase.IDLE, Phase.BLOCKED, Phase.PARKED):
+                self.tree.interrupt(agent)
 
     def again(self, **bounds: Any) -> "Stage":
         """Return a stage with the tree that this one's snapshot gives."""

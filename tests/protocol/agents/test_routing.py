@@ -175,7 +175,7 @@ def test_no_more_of_an_id_is_repeated_than_can_be_read():
 def test_what_was_answered_in_an_earlier_response_is_known():
     stage, calls = blocked()
     stage.tree.take_outputs([output(call) for call in calls])
-    stage.tree.halt()
+    stage.rest()
     rejection = stage.again().tree.check_outputs([output(calls[0])], "resp_2")
     assert rejection.message == f"Tool call '{calls[0]}' already has an output."
 

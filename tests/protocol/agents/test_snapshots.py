@@ -54,7 +54,7 @@ def test_who_was_only_told_something_has_a_row():
     later.tree.take_input([output("alpha_3"), user("more")])
     later.ask("/root", "send_message", target="beta", message="hi")
     later.tree.flush_mail()
-    later.tree.halt()
+    later.rest()
     rows = {row.path: json.loads(row.state) for row in later.tree.snapshot()}
     assert [item["payload"] for item in rows["/root/beta"]["items"]] == ["hi"]
 
@@ -62,7 +62,7 @@ def test_who_was_only_told_something_has_a_row():
 def test_agents_are_in_the_order_they_were_made_in_whatever_order_their_rows_are():
     stage = Stage()
     stage.spawn("b", "a")
-    stage.tree.halt()
+    stage.rest()
     rows = stage.tree.snapshot()
     assert list(Tree.restore(rows[::-1], Bounds()).agents) == ["/root", "/root/b", "/root/a"]
 

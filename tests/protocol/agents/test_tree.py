@@ -3,7 +3,7 @@
 import pytest
 from protocol.agents.stage import CLIENT, NOBODY, Stage, message, output, user
 
-from gateway.protocol.agents.agent import Call, Completed, Errored, Interrupted, Phase, Running, show_status
+from gateway.protocol.agents.agent import Call, Completed, Errored, Phase, Running, show_status
 from gateway.protocol.agents.bounds import Bounds
 from gateway.protocol.agents.tree import Tree
 
@@ -167,24 +167,6 @@ def test_flushed_mail_starts_nobody_and_new_tasks_stay():
     assert [mail.payload for mail in stage.tree.flush_mail()] == ["note"]
     assert stage["alpha"].phase is Phase.BLOCKED
     assert [mail.payload for mail in stage["alpha"].mailbox] == ["more"]
-
-
-def test_a_response_that_ends_early_interrupts_who_is_at_work():
-    stage = Stage()
-    stage.spawn("alpha", "beta", "gamma")
-    stage.play("alpha", ("T", {}))
-    stage.play("beta", ("wait_agent", {}))
-    stage.enter("gamma")
-    stage.play("/root", ("followup_task", {"target": "gamma", "message": "next"}))
-    (wait,) = stage.tree.halt()
-    assert (wait.agent, wait.output) == ("/root/beta", '{"error": "Agent was interrupted."}')
-    assert stage.tree.is_quiescent
-    assert stage["alpha"].phase is Phase.BLOCKED
-    assert [stage[path].status for path in ("/root", "beta", "gamma")] == [Interrupted()] * 3
-    after = stage.again()
-    after.tree.take_input([output("alpha_4"), user("go on")])
-    assert [agent.path for agent in after.tree.runnable()] == ["/root", "/root/alpha", "/root/gamma"]
-    assert [mail.payload for mail in after.enter("gamma")] == ["next"]
 
 
 @pytest.mark.agents(46)

@@ -340,34 +340,7 @@ def test_a_round_that_said_nothing_is_dropped_without_a_word():
     round_ = client.turn.open_round(ALPHA)
     assert round_.is_between_items
     assert client.turn.drop_open(round_) == []
-    assert client.turn.cut_round(client.turn.open_round(BETA)) == []
     assert round_.ended
-
-
-def test_rounds_of_others_end_with_a_response_that_is_incomplete():
-    client = tree_client()
-    client.turn.host([LOOK], None)
-    speaking = client.turn.open_round(ALPHA)
-    client.ingest(speaking, added({**message(""), "id": "m", "content": []}, 0))
-    client.ingest(speaking, text("half", item_id="m", output_index=0, content_index=0))
-    acting = say(client, BETA, THOUGHT, SPAWN, CALL)
-    looking = say(client, "/root/gamma", LOOKING, message("behind"), end=completed())
-    listing = client.turn.open_round()
-    client.hear(client.turn.open_listings(listing, ["s"])[1])
-    done_with = say(client, "/root/delta", message("whole"))
-    say(client, ROOT, message("half"), end=completed(status="incomplete"))
-    for round_ in (speaking, acting, looking, listing, done_with):
-        client.hear(client.turn.cut_round(round_))
-    client.finish()
-    assert [(item["type"], item.get("status"), item.get("phase")) for item in client.output] == [
-        ("message", "incomplete", "commentary"),
-        ("reasoning", "completed", None),
-        ("mcp_call", "incomplete", None),
-        ("message", "completed", "commentary"),
-        ("message", "incomplete", "final_answer"),
-    ]
-    assert tree_faults(client.told, whole=False) == []
-    assert client.turn.ledger.total == retained(client.output)
 
 
 def test_a_failed_response_shows_what_was_done_and_nothing_else():
