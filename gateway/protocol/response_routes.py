@@ -1,17 +1,18 @@
 """Where the controls of a connection find their responses: by id, while they run and for some time after that.
 
-A response that has ended is remembered so that a late control can be answered in its numbers. Pure: time comes as an
-argument.
+A response that has ended is remembered so that a late control can be answered in its numbers. Few are ever steered, so
+what steers need is made for those alone. Pure: time comes as an argument.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from gateway.protocol.errors import RateLimitExceeded
 from gateway.protocol.injection import Standing
 from gateway.protocol.requests import RequestPolicy
-from gateway.protocol.steering import SteerPhase, SteerQueue
+from gateway.protocol.steering import Steer, SteerPhase, SteerQueue
 
 
 class RouteLimits(Struct, frozen=True, kw_only=True):
@@ -26,38 +27,54 @@ class RouteLimits(Struct, frozen=True, kw_only=True):
     completed_seconds: float
 
 
-class Route:
+class Route(Struct, eq=False):
     """One response of a connection.
 
-    Args:
+    Attributes:
         response_id: its id.
         lane: the lane it runs on.
         policy: what the operator decides about requests to its model.
         agents: whether several agents make it.
         unsteerable: why it cannot be steered, or None.
-
-    Attributes:
-        steers: what waits for its end.
         ended: whether its terminal event has been told.
+        ended_at: when that was, in seconds.
         next_number: the number of the next event told of it, once it has ended.
+        status: how it ended.
+        required: stubs of the outputs it waits for since.
+        steered: what waits for its end, if anybody has looked.
     """
 
-    __slots__ = (
-        "agents", "ended", "ended_at", "lane", "next_number", "policy", "response_id", "steers", "unsteerable",
-    )  # fmt: skip
+    response_id: str
+    lane: str | None
+    policy: RequestPolicy
+    agents: bool
+    unsteerable: str | None
+    ended: bool = False
+    ended_at: float = 0.0
+    next_number: int = 0
+    status: str = ""
+    required: Sequence[Mapping[str, Any]] = ()
+    steered: SteerQueue | None = None
 
-    def __init__(
-        self, response_id: str, lane: str | None, *, policy: RequestPolicy, agents: bool, unsteerable: str | None
-    ) -> None:
-        self.response_id = response_id
-        self.lane = lane
-        self.policy = policy
-        self.agents = agents
-        self.unsteerable = unsteerable
-        self.steers = SteerQueue()
-        self.ended = False
-        self.ended_at = 0.0
-        self.next_number = 0
+    @property
+    def steers(self) -> SteerQueue:
+        """What waits for its end."""
+        steers = self.steered
+        if steers is None:
+            steers = self.steered = SteerQueue()
+            if self.ended:
+                steers.end(self.status, self.required)
+        return steers
+
+    @property
+    def waiting(self) -> Sequence[Steer]:
+        """The steers without a fate."""
+        return () if self.steered is None else self.steered.waiting
+
+    @property
+    def passing(self) -> bool:
+        """Whether its steers are being passed to a successor."""
+        return self.steered is not None and self.steered.phase is SteerPhase.PASSING
 
     @property
     def standing(self) -> Standing:
@@ -66,16 +83,24 @@ class Route:
             return Standing.ENDED
         return Standing.WORKING if self.agents else Standing.ALONE
 
-    def end(self, next_number: int, now: float) -> None:
+    def end(self, next_number: int, now: float, status: str, required: Sequence[Mapping[str, Any]]) -> Sequence[Steer]:
         """Its terminal event has been told.
 
         Args:
             next_number: the number after that event's.
             now: time in seconds.
+            status: how it ended.
+            required: stubs of the outputs it waits for.
+
+        Returns:
+            The steers that fail, because it has not ended well.
         """
         self.ended = True
         self.ended_at = now
         self.next_number = next_number
+        self.status = status
+        self.required = required
+        return () if self.steered is None else self.steered.end(status, required)
 
 
 class Routes:
@@ -159,22 +184,21 @@ class Routes:
             return None
         return route
 
-    def find_waiting(self, response_id: object, lane: str | None, now: float) -> Route | None:
+    def find_waiting(self, response_id: object, lane: str | None) -> Route | None:
         """Return the response if it waits for its client's outputs with steers, and a create of that lane takes those.
 
         Args:
             response_id: what the create continues, as it came.
             lane: the lane of the create.
-            now: time in seconds.
         """
-        route = self.find(response_id, now) if isinstance(response_id, str) else None
-        if route is None or route.lane != lane or route.steers.phase is not SteerPhase.WAITING:
+        route = self._ended.get(response_id) if isinstance(response_id, str) else None
+        if route is None or not route.waiting or route.lane != lane:
             return None
-        return route if route.steers.waiting else None
+        return route if route.steers.phase is SteerPhase.WAITING else None
 
     def _is_over(self, route: Route, now: float) -> bool:
         """Whether it has been remembered for long enough; steers that wait keep it."""
-        if route.steers.waiting or route.steers.phase is SteerPhase.PASSING:
+        if route.waiting or route.passing:
             return False
         return now - route.ended_at > self._limits.completed_seconds
 
@@ -186,16 +210,16 @@ class Routes:
             if going is None:
                 break
             del self._ended[going.response_id]
-            if going.steers.waiting:
+            if going.waiting:
                 lost.append(going)
         return lost
 
     def _oldest(self) -> Route | None:
         oldest = None
         for route in self._ended.values():
-            if route.steers.phase is SteerPhase.PASSING:
+            if route.passing:
                 continue
-            if not route.steers.waiting:
+            if not route.waiting:
                 return route
             oldest = oldest or route
         return oldest

@@ -249,7 +249,7 @@ def list_required(output: Iterable[OutputItem]) -> list[dict[str, Any]]:
     """Return a stub of each input that a response's output asks its client for, in the order of the calls."""
     stubs = []
     for told in output:
-        item: Any = to_builtins(told) if isinstance(told, _CALLS) else told
+        item: Any = to_builtins(told) if type(told) in _CALLS else told
         if not isinstance(item, dict):
             continue
         kind = item.get("type")

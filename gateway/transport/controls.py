@@ -28,7 +28,6 @@ from gateway.protocol.steering import (
     read_steer,
 )
 from gateway.telemetry.metrics import Metrics
-from gateway.transport.making import Making
 from gateway.transport.outbound import OutboundQueue
 
 # What a response takes of which nothing is known.
@@ -119,25 +118,14 @@ class Controls:
 
     # ------------------------------------------------------------ creates
 
-    def make(self, frame: CreateFrame) -> Making:
-        """Return the block in which a create is made."""
-        return Making(self, frame)
-
     def find_target(self, frame: CreateFrame) -> Route | None:
         """Return the response whose steers a create takes along, if there is one."""
-        parent_id = frame.body.get("previous_response_id")
-        return self.routes.find_waiting(parent_id, frame.stream_id, self._loop.time())
+        return self.routes.find_waiting(frame.body.get("previous_response_id"), frame.stream_id)
 
     def open(self, plan: Plan, lane: str | None) -> Route:
         """Know a response from here on."""
         unsteerable = explain_unsteerable(plan, self._steering.models)
-        route = Route(
-            plan.response_id,
-            lane,
-            policy=plan.route.policy,
-            agents=plan.request.agents is not None,
-            unsteerable=unsteerable,
-        )
+        route = Route(plan.response_id, lane, plan.route.policy, plan.request.agents is not None, unsteerable)
         self.routes.open(route)
         return route
 
@@ -146,17 +134,21 @@ class Controls:
         if self._closed:
             return []
         response = plan.turn.response
-        route.end(plan.turn.next_number, self._loop.time())
-        required = [] if route.unsteerable else list_required(response.output)
-        failed = route.steers.end(response.status, required)
+        required = () if route.unsteerable else list_required(response.output)
+        failed = route.end(plan.turn.next_number, self._loop.time(), response.status, required)
+        return self._go_on(route, failed) if self._held or route.steered is not None else []
+
+    def _go_on(self, route: Route, failed: Sequence[Steer]) -> list[dict[str, Any]]:
+        """Say what the end of a response means for what was sent to it."""
         if failed:
-            words = f"Response '{route.response_id}' has ended as {response.status}."
+            words = f"Response '{route.response_id}' has ended as {route.status}."
             reason = SteerRefusal("response_not_active", words)
             self._tell_late(route, [steer.fail(reason) for steer in failed])
-        self._tell_pending(route)
+        if route.waiting:
+            self._tell_pending(route)
         if self._held:
             self._answer_held(route)
-        return route.steers.offer() if route.steers.phase is SteerPhase.PASSING else []
+        return route.steers.offer() if route.passing else []
 
     def leave(self, route: Route | None) -> None:
         """A create has ended, whether its response was told of or not."""
@@ -262,7 +254,10 @@ class Controls:
                 f"{bounds.max_pending} steers wait at this response, the most that may "
                 "([websocket.steer] max_pending); send more when its successor has been created.",
             )
-        if sum([each.steers.bytes for each in self.routes]) + size > bounds.max_pending_bytes:
+        if (
+            sum([each.steered.bytes for each in self.routes if each.steered is not None]) + size
+            > bounds.max_pending_bytes
+        ):
             raise SteerRefusal(
                 "too_many_pending_steers",
                 f"With this steer of {size} bytes, those that wait on this connection would pass "

@@ -39,7 +39,7 @@ class IdleWatch:
 
     def note_message(self) -> None:
         """A message has come."""
-        self.note()
+        self._quiet_since = self._loop.time()
         if not self._met:
             self._met = True
             self._patience = self._later

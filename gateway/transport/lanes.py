@@ -27,7 +27,7 @@ from gateway.telemetry.tracing import Span, Tracing, current_span
 from gateway.transport.controls import Controls
 from gateway.transport.idle import IdleWatch
 from gateway.transport.lane_channel import LaneChannel
-from gateway.transport.making import Successor
+from gateway.transport.making import Making, Successor
 from gateway.transport.outbound import OutboundQueue
 from gateway.transport.socket import ClientSocket
 from gateway.transport.wire_errors import from_exception, name_code
@@ -218,7 +218,7 @@ class LaneConnection:
         # It may have waited for long; and whoever may do nothing forgets nothing either.
         self._check_caller()
         with (
-            self._controls.make(frame) as making,
+            Making(self._controls, frame) as making,
             engine.admit(self._principal),
             self._session.begin(frame.stream_id, making.parent_id) as continuation,
         ):

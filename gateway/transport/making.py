@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from msgspec import structs
 
 from gateway.engine.plan import Plan
 from gateway.protocol.frames import CreateFrame
 from gateway.protocol.response_routes import Route
+from gateway.transport.controls import Controls
 from gateway.transport.lane_channel import LaneChannel
-
-if TYPE_CHECKING:
-    from gateway.transport.controls import Controls
 
 
 class Successor(CreateFrame, frozen=True, kw_only=True):
@@ -40,7 +38,7 @@ class Making:
 
     __slots__ = ("_channel", "_controls", "_plan", "_route", "_target", "frame", "parent_id", "successor")
 
-    def __init__(self, controls: "Controls", frame: CreateFrame) -> None:
+    def __init__(self, controls: Controls, frame: CreateFrame) -> None:
         self._controls = controls
         self._plan: Plan | None = None
         self._channel: LaneChannel | None = None
@@ -61,7 +59,7 @@ class Making:
             self._target = self.frame.target
             # It was not the client's: its failure takes nothing out of the connection's memory.
             self.parent_id = None
-        else:
+        elif self.parent_id is not None:
             self._target = self._controls.find_target(self.frame)
             if self._target is not None:
                 self.frame = _prepend(self.frame, self._target.steers.offer())
@@ -77,15 +75,14 @@ class Making:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        controls, target, route, plan = self._controls, self._target, self._route, self._plan
-        told = self._channel is not None and self._channel.opened
-        if target is not None and not told and not isinstance(self.frame, Successor):
-            target.steers.take_back()
-        if route is not None and plan is not None and told:
-            steers = controls.end(route, plan)
+        route, plan, channel = self._route, self._plan, self._channel
+        if route is not None and plan is not None and channel is not None and channel.opened:
+            steers = self._controls.end(route, plan)
             if steers:
                 self.successor = _succeed(self.frame, route, steers)
-        controls.leave(route)
+        elif self._target is not None and not isinstance(self.frame, Successor):
+            self._target.steers.take_back()
+        self._controls.leave(route)
 
 
 def _prepend(frame: CreateFrame, steers: Sequence[dict[str, Any]]) -> CreateFrame:

@@ -10,7 +10,7 @@ from gateway.protocol.response_routes import Route, RouteLimits, Routes
 
 
 def a_route(name, lane=None):
-    return Route(name, lane, policy=RequestPolicy(), agents=False, unsteerable=None)
+    return Route(name, lane, RequestPolicy(), False, None)
 
 
 def known(routes, now=0.0):
@@ -24,8 +24,7 @@ def run(routes, name, *, at=0.0, steers=0, required=(), lane=None):
     routes.open(route)
     for number in range(steers):
         route.steers.add(a_steer(number))
-    route.end(7, at)
-    route.steers.end("completed", required)
+    route.end(7, at, "completed", required)
     return route, routes.leave(route)
 
 
@@ -62,7 +61,7 @@ def test_what_waits_with_steers_stays_longest():
     run(routes, "resp_1")
     run(routes, "resp_2")
     assert known(routes, now=1000.0) == ["resp_0"]
-    assert routes.find_waiting("resp_0", None, 1000.0) is kept
+    assert routes.find_waiting("resp_0", None) is kept
     _, lost = run(routes, "resp_3", steers=1, required=STUBS)
     assert lost == []
     _, lost = run(routes, "resp_4", steers=1, required=STUBS)
@@ -73,7 +72,7 @@ def test_where_a_response_stands_for_those_who_inject():
     alone, tree = a_route("resp_1"), a_route("resp_2")
     tree.agents = True
     assert (alone.standing, tree.standing) == (Standing.ALONE, Standing.WORKING)
-    tree.end(3, 0.0)
+    tree.end(3, 0.0, "completed", ())
     assert tree.standing is Standing.ENDED
 
 
@@ -88,9 +87,9 @@ def test_a_create_takes_steers_of_its_lane_and_of_what_it_names():
     routes = build()
     route, _ = run(routes, "resp_0", steers=1, required=STUBS, lane="a")
     run(routes, "resp_1", required=STUBS, lane="a")
-    assert routes.find_waiting("resp_0", "a", 0.0) is route
+    assert routes.find_waiting("resp_0", "a") is route
     for parent, lane in (("resp_0", None), ("resp_0", "b"), ("resp_1", "a"), ("resp_2", "a"), (None, "a"), (5, "a")):
-        assert routes.find_waiting(parent, lane, 0.0) is None
+        assert routes.find_waiting(parent, lane) is None
 
 
 def test_places_are_bounded_and_come_back():
