@@ -90,7 +90,8 @@ class SocketShare:
         """Say what its creates come to now."""
         load, (running_before, waiting_before, bytes_before) = self._load, self._added
         self._added = (running, waiting, outstanding_bytes)
-        load.running.move(running - running_before)
+        if running != running_before:
+            load.running.move(running - running_before)
         if waiting != waiting_before:
             load.waiting.move(waiting - waiting_before)
         load.outstanding_bytes.move(outstanding_bytes - bytes_before)

@@ -102,11 +102,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Return the next message, or None once the connection is closed or lost."""
         if self._over and self.queue.empty():
             return None
-        event = await self.receive()
-        if event["type"] == "websocket.receive":
-            text = event.get("text")
-            return event["bytes"] if text is None else text
-        return None
+        event = await self.queue.get()
+        if event["type"] != "websocket.receive":
+            return None
+        self._let_go(event)
+        text = event.get("text")
+        return event["bytes"] if text is None else text
 
     def write(self, payloads: Sequence[bytes]) -> bool:
         """Write each payload as one text frame; False, and nothing written, when all is over."""
@@ -236,9 +237,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Return the next event, as ASGI has it."""
         event = await self.queue.get()
         if event["type"] == "websocket.receive":
-            self._waiting_bytes -= _weigh(event)
-            self._pace_reading()
+            self._let_go(event)
         return event
+
+    def _let_go(self, event: ASGIReceiveEvent) -> None:
+        """A message waits no longer."""
+        self._waiting_bytes -= _weigh(event)
+        if self.read_paused:
+            self._pace_reading()
 
     def handle_ping(self) -> None:
         """Answer the last ping, unless the client has to catch up first."""
