@@ -1,5 +1,6 @@
 """Items as they are stored."""
 
+from functools import cache
 from typing import Any
 
 from msgspec import UNSET
@@ -23,7 +24,7 @@ def build_stored_item(ids: Ids, role: str, item: Any, data: bytes) -> StoredItem
         kind, item_id, call_id = str(item["type"]), _text(item.get("id")), _text(item.get("call_id"))
         status, agent = _text(item.get("status")), item.get("agent")
     else:
-        kind, item_id, call_id = str(item.__struct_config__.tag), item.id, getattr(item, "call_id", None)
+        kind, item_id, call_id = _type_of(item.__class__), item.id, getattr(item, "call_id", None)
         status, agent = item.status, item.agent
     return StoredItem(
         role=role,
@@ -34,6 +35,12 @@ def build_stored_item(ids: Ids, role: str, item: Any, data: bytes) -> StoredItem
         agent=_path(agent) if role == "output" and agent is not None and agent is not UNSET else ROOT,
         data=data,
     )
+
+
+@cache
+def _type_of(kind: type[Any]) -> str:
+    """Return the type of an item; each look into a Struct's configuration builds it anew."""
+    return str(kind.__struct_config__.tag)
 
 
 def _text(value: Any) -> str | None:

@@ -186,7 +186,7 @@ class LaneConnection:
         self._count_creates()
 
     async def _run(self, ticket: Ticket[CreateFrame]) -> None:
-        frame = ticket.payload
+        frame, task = ticket.payload, _current_task()
         # It may have been started by the end of another, and so have begun with that one's id.
         response_id_var.set(None)
         span = self._tracing.start_create(frame.trace, self._span)
@@ -194,7 +194,7 @@ class LaneConnection:
             _describe(span, frame)
         successor: Ticket[CreateFrame] | None = None
         try:
-            successor = await self._make(frame)
+            successor = await self._make(frame, task)
         except asyncio.CancelledError:
             if self._left or not self._cut or self._last_words is None:
                 raise
@@ -205,13 +205,13 @@ class LaneConnection:
             await self._refuse(frame, from_exception(error))
         finally:
             span.end()
-            del self._tasks[_current_task()]
+            del self._tasks[task]
             self._idle.note()
             if not self._left:
                 self._start(self._scheduler.finish(ticket, successor=successor))
             self._end_if_idle()
 
-    async def _make(self, frame: CreateFrame) -> Ticket[CreateFrame] | None:
+    async def _make(self, frame: CreateFrame, task: "asyncio.Task[None]") -> Ticket[CreateFrame] | None:
         """Make the response of a create; returns what has to follow it at once on its lane."""
         engine = self._engine
         self._refuse_late()
@@ -236,7 +236,7 @@ class LaneConnection:
                 await plan.abandon()
                 self._refuse_late()
             response_id_var.set(plan.response_id)
-            self._tasks[_current_task()] = plan.response_id
+            self._tasks[task] = plan.response_id
             if request.toolset.unsupported:
                 _logger.info(
                     "tools of a create were left out, because they cannot be run",

@@ -102,10 +102,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Return the next message, or None once the connection is closed or lost."""
         if self._over and self.queue.empty():
             return None
-        event = await self.queue.get()
+        event = self._let_go(await self.queue.get())
         if event["type"] != "websocket.receive":
             return None
-        self._let_go(event)
         text = event.get("text")
         return event["bytes"] if text is None else text
 
@@ -235,16 +234,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next event, as ASGI has it."""
-        event = await self.queue.get()
-        if event["type"] == "websocket.receive":
-            self._let_go(event)
-        return event
+        return self._let_go(await self.queue.get())
 
-    def _let_go(self, event: ASGIReceiveEvent) -> None:
-        """A message waits no longer."""
-        self._waiting_bytes -= _weigh(event)
-        if self.read_paused:
-            self._pace_reading()
+    def _let_go(self, event: ASGIReceiveEvent) -> ASGIReceiveEvent:
+        if event["type"] == "websocket.receive":
+            self._waiting_bytes -= _weigh(event)
+            if self.read_paused:
+                self._pace_reading()
+        return event
 
     def handle_ping(self) -> None:
         """Answer the last ping, unless the client has to catch up first."""
