@@ -144,11 +144,6 @@ class Upstream:
         """Calls whose script still runs."""
         return sum(not request.ended.is_set() for request in list(self.requests))
 
-    @property
-    def open_connections(self) -> int:
-        """Connections of the gateway, idle ones and those of probes included."""
-        return len(self._connections)
-
     def calls(self, model: str) -> list[Request]:
         """Return the calls for one model in the order of arrival."""
         return [request for request in list(self.requests) if request.body.get("model") == model]

@@ -8,12 +8,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.client import client, open_create
+from harness.descriptors import find_sockets, list_descriptors
 from harness.engine import Answer, call, says
 from harness.upstream import Reply, Request, Upstream
 from harness.websocket import WebSocket
@@ -125,19 +124,14 @@ def leave(gateway: EmbeddedGateway, model: str, way: str, stay: float, tool: Jso
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # reset it
 
 
-def is_socket(descriptor: Path) -> bool:
-    with suppress(FileNotFoundError):
-        return "socket" in str(descriptor.readlink())
-    return False
-
-
 def count(gateway: EmbeddedGateway, upstream: Upstream) -> Json:
     """Return all that a response with tools may hold."""
+    to_upstream = find_sockets(upstream.port)
     gauges = ("active_responses", "tool_work_running", "tool_work_waiting", "mcp_sessions", "storage_queue_entries")
     return {
         "tasks": gateway.do(lambda: len(asyncio.all_tasks())),
         # Both ends, but for the connections to the inference server, which are kept for the next calls.
-        "sockets": sum(map(is_socket, Path("/proc/self/fd").iterdir())) - 2 * upstream.open_connections,
+        "sockets": len([name for name in list_descriptors() if "socket" in name and name not in to_upstream]),
         "calls": upstream.open_calls,
         **{name: gateway.sample(name) for name in gauges},
     }

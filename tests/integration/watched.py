@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.descriptors import find_sockets, list_descriptors
 from harness.processes import free_port
 from harness.upstream import Upstream
 from integration.databases import DatabaseGateway
@@ -86,13 +87,15 @@ class WatchedGateway(DatabaseGateway):
 
     def look(self) -> Holdings:
         """Return what it holds now."""
-        own = [name for name in self._descriptors() if not name.startswith(str(self.database))]
+        others = find_sockets(self._upstream.port)
+        names = list_descriptors(self.pid)
+        own = [name for name in names if name not in others and not name.startswith(str(self.database))]
         # Last, because this takes a connection itself.
         samples = self._read_samples()
         return Holdings(
             gauges={name: samples[name].total() for name in GAUGES},
             tasks=int(samples["gateway_tasks"].total()),
-            descriptors=len(own) - self._upstream.open_connections - self._sessions,
+            descriptors=len(own) - self._sessions,
             upstream_calls=self._upstream.open_calls,
         )
 
@@ -144,12 +147,3 @@ class WatchedGateway(DatabaseGateway):
         for name, labels, value in re.findall(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", text, re.MULTILINE):
             samples[name][labels] = float(value)
         return samples
-
-    def _descriptors(self) -> list[str]:
-        names = []
-        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
-            try:
-                names.append(str(entry.readlink()))
-            except FileNotFoundError:
-                continue
-        return names
