@@ -154,9 +154,12 @@ class MessageSlot(Slot):
 
     def read_parts(self, item: dict[str, Any]) -> Iterable[GivenPart]:
         """Return the content; reasoning has no place in a message and is carried as it came."""
+        content = item.get("content")
+        if content == []:
+            return ()
         return [
             (OpaquePart if (kind := kind_of_part(part, self)) in (ReasoningPart, SummaryPart) else kind, index, part)
-            for index, part in list_objects(item.get("content"))
+            for index, part in list_objects(content)
         ]
 
     def adopt(self, item: dict[str, Any]) -> int:

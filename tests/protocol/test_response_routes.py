@@ -7,6 +7,7 @@ from gateway.protocol.errors import RateLimitExceeded
 from gateway.protocol.injection import Standing
 from gateway.protocol.requests import RequestPolicy
 from gateway.protocol.response_routes import Route, RouteLimits, Routes
+from gateway.protocol.steering import SteerPhase
 
 
 def a_route(name, lane=None):
@@ -104,3 +105,22 @@ def test_places_are_bounded_and_come_back():
     assert routes.find("resp_1", 0.0) is begun
     assert routes.leave(begun) == (), "it was never told of"
     assert list(routes) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "required", "phase"),
+    [
+        ("completed", (), SteerPhase.COMPLETED),
+        ("completed", STUBS, SteerPhase.WAITING),
+        ("incomplete", STUBS, SteerPhase.INACTIVE),
+        ("failed", STUBS, SteerPhase.INACTIVE),
+    ],
+)
+def test_a_response_nobody_steered_stands_where_its_end_has_left_it(status, required, phase):
+    early, late = a_route("resp_1"), a_route("resp_2")
+    assert early.steers.phase is SteerPhase.RUNNING
+    for route in (early, late):
+        assert not route.end(7, 0.0, status, required)
+    assert late.steered is None, "nothing is kept for steers that have not come"
+    assert (early.steers.phase, early.steers.required) == (late.steers.phase, late.steers.required)
+    assert late.steers.phase is phase
