@@ -82,10 +82,10 @@ class Rig:
         gateway = self._gateways.get(store)
         if gateway is None:
             return Counter()
-        reads = gateway.count("gateway_storage_reads_total")
-        # Some things are asked by the clock, and say nothing about turns.
-        probes = sum(gateway.count("gateway_storage_reads_total", f'query="{name}"') for name in ASKED_BY_THE_CLOCK)
-        return Counter(reads=reads - probes, lookups=gateway.count("gateway_history_cache_lookups_total"))
+        # All of one moment, for some things are asked by the clock, and say nothing about turns.
+        reads = gateway.read_series("gateway_storage_reads_total")
+        probes = sum(reads[f'query="{name}"'] for name in ASKED_BY_THE_CLOCK)
+        return Counter(reads=reads.total() - probes, lookups=gateway.count("gateway_history_cache_lookups_total"))
 
 
 @contextmanager

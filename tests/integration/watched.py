@@ -131,6 +131,10 @@ class WatchedGateway(DatabaseGateway):
         series = self._read_samples()[name]
         return series.total() if labels is None else series[labels]
 
+    def read_series(self, name: str) -> Counter[str]:
+        """Return the values of one metric by their labels, all of one moment."""
+        return self._read_samples()[name]
+
     @property
     def _sessions(self) -> int:
         """Connections to a PostgreSQL server; those to a SQLite file are known by its name."""
