@@ -4,22 +4,19 @@ Connections get the recorded sessions in order, requests the recorded exchanges.
 requests get its responses in order, as streams of events or as objects.
 """
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
-import uvicorn
 
 from gateway.cassette.dialogue import OUTCOMES, STEERING, Event, Run
 from gateway.cassette.format import Cassette
 from gateway.cassette.transcript import Message, Session, parse_event, read_sessions
+from gateway.embedded.serving import serve_application
 from gateway.protocol.sse import frame
 
 _ROUTE: Final = "/responses"
-_GRACE_SECONDS: Final = 1
 _NO_MORE: Final = "The recording holds nothing further."
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 # What the serving itself decides.
@@ -177,24 +174,6 @@ def _describe_error(message: str) -> Event:
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves the process's signals alone and tells when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
-        await super().startup(sockets)
-        self.listening.set()
-
-
 @asynccontextmanager
 async def serve_playback(playback: Playback, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve in the running loop until the block ends, and give the URL.
@@ -207,25 +186,5 @@ async def serve_playback(playback: Playback, host: str = "127.0.0.1", port: int 
     Raises:
         OSError: the address is taken or not this machine's.
     """
-    application: Any = playback
-    config = uvicorn.Config(
-        application,
-        lifespan="off",
-        ws="websockets-sansio",
-        ws_ping_interval=None,
-        ws_per_message_deflate=False,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
-    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server = _Server(config)
-    task = asyncio.create_task(server.serve([listener]))
-    try:
-        await server.listening.wait()
-        yield f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
-        listener.close()
+    async with serve_application(playback, host=host, port=port, websockets=True) as url:
+        yield url
