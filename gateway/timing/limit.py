@@ -4,6 +4,9 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+# A loop's timer may be early by as much as its clock is coarse.
+_CLOCK_SECONDS = 0.001
+
 
 class TimeLimit:
     """Bounds what is inside a `with` block of a task as `asyncio.timeout` does, at half the cost.
@@ -28,7 +31,7 @@ class TimeLimit:
         """End the block now, unless it has ended or not begun."""
         if self._task is not None and not self.passed:
             self.passed = True
-            self._timer.cancel()
+            self._stop()
             self._task.cancel()
 
     def __enter__(self) -> Self:
@@ -46,11 +49,70 @@ class TimeLimit:
         Raises:
             TimeoutError: the time had passed; not where another cancellation came as well.
         """
-        self._timer.cancel()
         task, self._task = self._task, None
         assert task is not None
-        if self.passed and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if not self.passed:
+            self._stop()
+        elif task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = loop.call_later(self._seconds, self.end)
+
+    def _stop(self) -> None:
+        self._timer.cancel()
+
+
+class SharedTimer:
+    """Times many blocks that may all take equally long, with one timer of the loop: most end long before.
+
+    Args:
+        seconds: longest time inside each.
+    """
+
+    __slots__ = ("_ends", "_timer", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        # In the order in which their time is over.
+        self._ends: dict[SharedLimit, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, limit: "SharedLimit", loop: asyncio.AbstractEventLoop) -> None:
+        """End a block once its time is over."""
+        self._ends[limit] = loop.time() + self.seconds
+        if self._timer is None:
+            self._timer = loop.call_later(self.seconds, self._look, loop)
+
+    def stop(self, limit: "SharedLimit") -> None:
+        """Leave a block alone from now on."""
+        self._ends.pop(limit, None)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time() + _CLOCK_SECONDS
+        for limit, end in list(self._ends.items()):
+            if end > now:
+                self._timer = loop.call_at(end, self._look, loop)
+                return
+            limit.end()
+
+
+class SharedLimit(TimeLimit):
+    """A limit like any other, but for its timer.
+
+    Args:
+        timer: what it shares with others.
+    """
+
+    __slots__ = ("_shared",)
+
+    def __init__(self, timer: SharedTimer) -> None:
+        super().__init__(timer.seconds)
+        self._shared = timer
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._shared.start(self, loop)
+
+    def _stop(self) -> None:
+        self._shared.stop(self)

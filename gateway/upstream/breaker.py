@@ -7,8 +7,6 @@ counts as a failure is the caller's to say.
 import math
 from collections.abc import Callable
 from enum import IntEnum
-from types import TracebackType
-from typing import Self
 
 from gateway.protocol.errors import Unavailable
 
@@ -21,41 +19,11 @@ class State(IntEnum):
     OPEN = 2
 
 
-class Permit:
-    """Leave to make one call; leaving its context without a verdict is none."""
-
-    __slots__ = ("_settle", "round")
-
-    def __init__(self, round: int, settle: "Callable[[Permit, bool | None], None]") -> None:
-        self.round = round
-        self._settle: Callable[[Permit, bool | None], None] | None = settle
-
-    def answered(self) -> None:
-        """The server answered the call."""
-        self._end(True)
-
-    def failed(self) -> None:
-        """It did not, or no better than if it had not."""
-        self._end(False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end(None)
-
-    def _end(self, verdict: bool | None) -> None:
-        settle, self._settle = self._settle, None
-        if settle is not None:
-            settle(self, verdict)
-
-
 class Breaker:
     """Opens after a number of failures in a row, and lets one call at a time find out whether it may close.
 
-    Calls that began before it opened have no say any more: they tell of the past.
+    Rounds are numbered by how often it has opened. Calls that began in an earlier one have no say any more: they tell
+    of the past.
 
     Args:
         name: the upstream's name, for the message.
@@ -82,7 +50,7 @@ class Breaker:
         self._row = 0
         self._round = 0
         self._open_until: float | None = None
-        self._trial: Permit | None = None
+        self._trying = False
 
     @property
     def state(self) -> State:
@@ -91,32 +59,32 @@ class Breaker:
             return State.CLOSED
         return State.OPEN if self._clock() < self._open_until else State.HALF_OPEN
 
-    def admit(self) -> Permit:
-        """Return a permit for one call.
+    def admit(self) -> int:
+        """Return the round in which a call begins; what became of the call must be told by `settle`, once.
 
         Raises:
             Unavailable: the server is left alone; says for how long.
         """
-        permit = Permit(self._round, self._settle)
-        if self._open_until is None:
-            return permit
-        left = self._open_until - self._clock()
-        if left > 0 or self._trial is not None:
-            raise self._refusal(left)
-        self._trial = permit
-        return permit
+        if self._open_until is not None:
+            left = self._open_until - self._clock()
+            if left > 0 or self._trying:
+                raise self._refusal(left)
+            self._trying = True
+        return self._round
 
-    def note_healthy(self) -> None:
-        """A probe found the server well: close, once the time is up, but open again at the next failure."""
-        if self.state is State.HALF_OPEN:
-            self._close()
-            self._row = self._failures - 1
+    def settle(self, round: int, answered: bool | None) -> None:
+        """Take in what became of a call.
 
-    def _settle(self, permit: Permit, answered: bool | None) -> None:
-        tried = permit is self._trial
-        if tried:
-            self._trial = None
-        if permit.round != self._round or answered is None:
+        Args:
+            round: in which it began.
+            answered: whether the server answered it, rather than not, or no better than if it had not; None is no
+                verdict.
+        """
+        if round != self._round:
+            return
+        # In a round that begins with opening, there is no other call before it closes.
+        tried, self._trying = self._trying, False
+        if answered is None:
             return
         if tried and answered:
             self._close()
@@ -129,6 +97,12 @@ class Breaker:
             if self._row >= self._failures > 0:
                 self._open()
 
+    def note_healthy(self) -> None:
+        """A probe found the server well: close, once the time is up, but open again at the next failure."""
+        if self.state is State.HALF_OPEN:
+            self._close()
+            self._row = self._failures - 1
+
     def _open(self) -> None:
         self._round += 1
         self._open_until = self._clock() + self._open_seconds
@@ -136,7 +110,8 @@ class Breaker:
 
     def _close(self) -> None:
         self._row = 0
-        self._open_until = self._trial = None
+        self._open_until = None
+        self._trying = False
         self._tell(State.CLOSED)
 
     def _refusal(self, left: float) -> Unavailable:

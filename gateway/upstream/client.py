@@ -12,7 +12,7 @@ from gateway import __version__
 from gateway.ports import Dialect, RelayedAnswer, RelayedCall, UpstreamCall, UpstreamExchange, UpstreamHealth
 from gateway.protocol.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
-from gateway.timing.limit import TimeLimit
+from gateway.timing.limit import SharedLimit, SharedTimer
 from gateway.upstream.breaker import Breaker, State
 from gateway.upstream.chat import ChatExchange
 from gateway.upstream.chat.dialect import name_parameter
@@ -31,6 +31,7 @@ from gateway.upstream.tls import open_context
 
 _log = logging.getLogger("gateway.upstream")
 _CONTROL_CONNECTIONS = 4
+_NOT_COMPRESSED = frozenset({"", "identity"})
 _RESPONSES: Final = "/v1/responses"
 _CHAT_COMPLETIONS: Final = "/v1/chat/completions"
 # The client frames the message and names the host itself; a forwarded copy could contradict it.
@@ -79,6 +80,7 @@ class HttpUpstream:
     ) -> None:
         metrics = metrics or Metrics()
         self._settings = settings
+        self._patience = _time_patience(settings)
         self._tls = open_context(settings.url, ca_file=settings.ca_file, verify=settings.tls_verify)
         self._name = name
         self._now = now
@@ -92,12 +94,13 @@ class HttpUpstream:
             "User-Agent": f"responses-gateway/{__version__}",
             "Accept-Encoding": "identity",
         }
-        # The part of a call's head that is always the same, by whether it asks for a stream.
+        # The beginning of a call's head that is always the same, by whether it asks for a stream.
         self._heads: dict[bool, bytes] = {}
         self._former_key: str | None = None
         self._advised = False
         self._authorize(settings.api_key)
         self._pool: ConnectionPool | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._watch: asyncio.Task[None] | None = None
         self._control = ControlClient(
             lambda: self._open_pool(_CONTROL_CONNECTIONS),
@@ -136,6 +139,7 @@ class HttpUpstream:
             self._former_key = self._settings.api_key
             self._authorize(settings.api_key)
         self._settings = settings
+        self._patience = _time_patience(settings)
         self._control.reconfigure(timeout=settings.probe_timeout, max_bytes=settings.max_json_bytes)
         self._monitor.reconfigure(interval=settings.health_interval)
         self._models.reconfigure(fresh_seconds=settings.models_cache, secret=settings.api_key)
@@ -162,6 +166,7 @@ class HttpUpstream:
 
     async def start(self) -> None:
         """Open the pools and begin to probe; does not wait for the server."""
+        self._loop = asyncio.get_running_loop()
         self._pool = self._open_pool(self._settings.max_connections)
         self._control.start()
         self._watch = asyncio.create_task(self._monitor.watch(), name=f"upstream-{self._name}-health")
@@ -212,9 +217,9 @@ class HttpUpstream:
             UpstreamTimeout: no connection or no status line in time.
             UpstreamError: the answer is not HTTP, or compressed although that was declined.
         """
-        connection, exchange = await self._begin(self._compose_head(call), call.body)
-        status, headers = connection.status, connection.headers
-        if status == 200 and headers.get("content-encoding", "").strip().lower() in {"", "identity"}:
+        exchange = await self._begin(self._compose_head(call), call.body)
+        status, headers = exchange.status, exchange.named_headers
+        if status == 200 and headers.get("content-encoding", "").strip().lower() in _NOT_COMPRESSED:
             return self._translate(exchange) if self._chat else exchange
         try:
             if status == 200:
@@ -235,71 +240,60 @@ class HttpUpstream:
             UpstreamTimeout: no connection or no status line in time.
             UpstreamError: the answer is not HTTP.
         """
-        connection, exchange = await self._begin(self._compose_relay_head(call), call.body, raw=True)
-        status, headers = connection.status, connection.headers
+        exchange = await self._begin(self._compose_relay_head(call), call.body)
+        status = exchange.status
         if status < 600 and status // 100 != 3 and status not in _ABOUT_THE_KEY:
             return exchange
         await exchange.close()
-        raise read_refusal(status, headers, None, now=self._now(), secret=self._settings.api_key)
+        raise read_refusal(status, exchange.named_headers, None, now=self._now(), secret=self._settings.api_key)
 
-    async def _begin(self, head: bytes, body: bytes, *, raw: bool = False) -> tuple[Connection, HttpExchange]:
-        """Send a request and return when the head of its answer is there."""
-        settings = self._settings
+    async def _begin(self, head: bytes, body: bytes) -> HttpExchange:
+        """Send a request, return when the head of its answer is there, and let the breaker know what became of it."""
         pool = self._pool
         if pool is None:
             raise UpstreamUnavailable("The client of the inference server is not started.")
-        deadline = asyncio.get_running_loop().time() + settings.total_timeout
-        connection = await self._call(pool, head, body, raw=raw)
-        return connection, HttpExchange(connection, pool, idle=settings.idle_timeout, deadline=deadline)
-
-    async def _call(self, pool: ConnectionPool, head: bytes, body: bytes, *, raw: bool) -> Connection:
-        """Return a connection on which the answer has begun, and let the breaker know what became of the call."""
-        patience = min(self._settings.first_byte_timeout, self._settings.total_timeout)
-        with self._breaker.admit() as permit:
-            try:
-                with TimeLimit(patience):
-                    connection = await self._connect_and_send(pool, head, body, raw=raw)
-            except TimeoutError as error:
-                permit.failed()
-                raise UpstreamTimeout(
-                    f"The inference server did not begin to answer within {patience:g} seconds "
-                    "(first_byte_timeout_seconds)."
-                ) from error
-            except NoRoom:
-                raise
-            except UpstreamError:
-                permit.failed()
-                raise
-            if connection.status in _FAILING_STATUSES:
-                permit.failed()
-            else:
-                permit.answered()
-        return connection
-
-    async def _connect_and_send(self, pool: ConnectionPool, head: bytes, body: bytes, *, raw: bool) -> Connection:
-        """Send the call once, over the first connection that can be had."""
-        settings = self._settings
+        settings, patience = self._settings, self._patience
+        deadline = self._loop.time() + settings.total_timeout
+        round_ = self._breaker.admit()
         self._retry_budget.note_call()
+        answered: bool | None = None
+        try:
+            with SharedLimit(patience):
+                connection = pool.take() or await self._connect(pool)
+                try:
+                    await connection.call(head, body)
+                except BaseException:
+                    pool.release(connection)
+                    raise
+            answered = connection.status not in _FAILING_STATUSES
+        except TimeoutError as error:
+            answered = False
+            raise UpstreamTimeout(
+                f"The inference server did not begin to answer within {patience.seconds:g} seconds "
+                "(first_byte_timeout_seconds)."
+            ) from error
+        except NoRoom:
+            raise
+        except UpstreamError:
+            answered = False
+            raise
+        finally:
+            self._breaker.settle(round_, answered)
+        return HttpExchange(connection, pool, idle=settings.idle_timeout, deadline=deadline)
+
+    async def _connect(self, pool: ConnectionPool) -> Connection:
+        """Return the first connection that can be had."""
+        settings = self._settings
         attempt = 1
         while True:
             try:
-                return await self._send(pool, head, body, raw=raw)
+                return await pool.acquire()
             except (NotConnected, ConnectTimeout):
                 if attempt > settings.connect_retries or not self._retry_budget.take():
                     raise
             self._retries.inc()
             await asyncio.sleep(choose_wait(attempt, settings.longest_retry_wait))
             attempt += 1
-
-    async def _send(self, pool: ConnectionPool, head: bytes, body: bytes, *, raw: bool) -> Connection:
-        connection = await pool.acquire()
-        try:
-            await connection.send(head, body, raw=raw)
-            await connection.wait_for_headers()
-        except BaseException:
-            pool.release(connection)
-            raise
-        return connection
 
     def _advise(self, refused: UpstreamRefused) -> UpstreamRefused:
         """Return the refusal, with what the operator may do where the server seems to have no such route at all."""
@@ -321,12 +315,15 @@ class HttpUpstream:
                 **self._headers,
                 "Accept": "text/event-stream" if call.stream else "application/json",
                 "Content-Type": "application/json",
+                "Content-Length": "",
             }
-            head = self._heads[call.stream] = write_head("POST", self._base_path + self._target, headers)[:-2]
-        rest = [f"Content-Length: {len(call.body)}"]
-        if call.headers:
-            rest += [f"{name}: {value}" for name, value in call.headers.items() if name.lower() not in self._own]
-        return head + write_lines([*rest, ""])
+            whole = write_head("POST", self._base_path + self._target, headers)
+            head = self._heads[call.stream] = whole.removesuffix(b"\r\n\r\n")
+        head = b"%b%d\r\n" % (head, len(call.body))
+        if not call.headers:
+            return head + b"\r\n"
+        further = [f"{name}: {value}" for name, value in call.headers.items() if name.lower() not in self._own]
+        return head + write_lines([*further, ""])
 
     def _compose_relay_head(self, call: RelayedCall) -> bytes:
         headers = {name.lower(): value for name, value in self._headers.items()}
@@ -364,6 +361,11 @@ class HttpUpstream:
     def _log_breaker(self, state: State) -> None:
         level = logging.WARNING if state is State.OPEN else logging.INFO
         _log.log(level, "upstream %s: %s", self._name, _describe(state))
+
+
+def _time_patience(settings: UpstreamSettings) -> SharedTimer:
+    """Return what times the calls up to the heads of their answers."""
+    return SharedTimer(min(settings.first_byte_timeout, settings.total_timeout))
 
 
 def _describe(state: State) -> str:

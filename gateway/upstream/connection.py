@@ -59,7 +59,7 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         status: status of the answer at hand, 0 until it is known.
         headers: its headers, names in lower case, values of repeated ones joined.
-        raw_headers: the same as they came, where they are wanted.
+        raw_headers: the same as they came.
         loop: the event loop it lives in.
     """
 
@@ -74,6 +74,8 @@ class Connection(asyncio.BufferedProtocol):
         # A part of a body goes where it is taken from; its length is counted once for all that one read brings.
         self.on_body = self._chunks.append
         self._parser = httptools.HttpResponseParser(self)
+        self.headers: Mapping[str, str] = {}
+        self.raw_headers: list[tuple[bytes, bytes]] = []
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = False
@@ -83,12 +85,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _reset(self) -> None:
         self.status = 0
-        self.headers: dict[str, str] = {}
-        self.raw_headers: list[tuple[bytes, bytes]] | None = None
         self._begun = False
         self._sent = False
-        self._header_count = 0
-        self._header_bytes = 0
+        self._fields: list[tuple[bytes, bytes]] = []
         self._overhead = 0
         self._answered = False
         self._complete = False
@@ -96,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error: UpstreamError | None = None
         self._chunks.clear()
         self._pending = 0
-        self._on_ended: Callable[[], None] | None = None
+        self._on_ended: Callable[[Connection], None] | None = None
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -105,14 +104,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_open(self) -> bool:
         """Whether a request could be sent."""
-        return self._transport is not None and not self._lost and not self._transport.is_closing()
+        return self._transport is not None and not self._transport.is_closing()
 
     @property
     def is_stale(self) -> bool:
-        """Whether something has reached an idle, open connection that the loop has not seen yet: mostly its end."""
-        if self._transport is None:
-            return True
-        return bool(self._poll.poll(0))
+        """Whether an idle connection is closed, or something has reached it that the loop has not seen: its end."""
+        return not self.is_open or bool(self._poll.poll(0))
 
     @property
     def is_complete(self) -> bool:
@@ -122,50 +119,35 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_reusable(self) -> bool:
         """Whether another call may follow: request and answer are through, and the server keeps the connection."""
-        answered = self._complete and self._keep_alive and not self._chunks
+        transport = self._transport
         return (
-            answered
+            self._complete
+            and self._keep_alive
             and self._sent
-            and self._transport is not None
-            and self._transport.get_write_buffer_size() == 0
-            and self.is_open
+            and not self._chunks
+            and transport is not None
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() == 0
         )
 
-    async def send(self, head: bytes, body: bytes, *, raw: bool = False) -> None:
-        """Send a request; stops early, without an error, when the server answers before it has read it all.
-
-        Args:
-            head: its head.
-            body: its body.
-            raw: whether the headers of the answer are wanted as they come, too.
+    async def call(self, head: bytes, body: bytes) -> None:
+        """Send a request and return when status and headers of its answer are there.
 
         Raises:
             NotConnected: the connection is gone, and not a byte of the request left.
+            UpstreamUnavailable: the connection broke before the headers.
+            UpstreamError: what came is not HTTP.
         """
         self._reset()
         transport = self._transport
-        if transport is None or not self.is_open:
+        if transport is None or transport.is_closing():
             raise NotConnected(CLOSED_EARLY)
-        if raw:
-            self.raw_headers = []
         self._begun = True
         transport.write(head + body[:_PIECE_BYTES])
-        for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
-            # Even with room to write, what the server says meanwhile comes first: it may not want the rest.
-            await asyncio.sleep(0)
-            await self._writable.wait()
-            if self._answered or self._lost:
-                return
-            transport.write(body[start : start + _PIECE_BYTES])
-        self._sent = True
-
-    async def wait_for_headers(self) -> None:
-        """Return when status and headers are there.
-
-        Raises:
-            UpstreamUnavailable: the connection broke before them.
-            UpstreamError: what came is not HTTP.
-        """
+        if len(body) > _PIECE_BYTES:
+            await self._send_rest(transport, body)
+        else:
+            self._sent = True
         while not self._answered:
             if self._error is not None:
                 raise self._error
@@ -209,12 +191,12 @@ class Connection(asyncio.BufferedProtocol):
         self._waiter = self.loop.create_future()
         return self._waiter
 
-    def discard(self, ended: Callable[[], None]) -> None:
+    def discard(self, ended: Callable[["Connection"], None]) -> None:
         """Throw away what is left of the answer and call back once it has ended, well or not; at once if it has."""
         self._chunks.clear()
         self._pending = 0
         if self._complete or self._lost:
-            ended()
+            ended(self)
             return
         self._on_ended = ended
         self._resume()
@@ -223,6 +205,17 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection at once, without sending what is left."""
         if self._transport is not None:
             self._transport.abort()
+
+    async def _send_rest(self, transport: asyncio.Transport, body: bytes) -> None:
+        """Send what follows the first piece; stops early when the server answers before it has read it all."""
+        for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
+            # Even with room to write, what the server says meanwhile comes first: it may not want the rest.
+            await asyncio.sleep(0)
+            await self._writable.wait()
+            if self._answered or self._lost:
+                return
+            transport.write(body[start : start + _PIECE_BYTES])
+        self._sent = True
 
     def _resume(self) -> None:
         if self._paused and self._transport is not None:
@@ -252,13 +245,19 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()  # the server speaks without having been asked
             return
         self._overhead += nbytes
-        known = len(self._chunks)
+        chunks = self._chunks
+        known = len(chunks)
         try:
             self._parser.feed_data(self._view[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._give_up()
-        if len(self._chunks) > known:
-            self._note_body(known)
+        if len(chunks) > known:
+            self._overhead = 0
+            if self._on_ended is None:
+                # The framing counts too: many small pieces take more room than their bytes.
+                self._pending += nbytes
+            else:
+                chunks.clear()
         if self._overhead > self._max_header_bytes:
             self._refuse_head()
             self._give_up()
@@ -307,22 +306,11 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self.buffer_updated(size)
 
-    def _note_body(self, known: int) -> None:
-        """Count the parts of the body behind those known; what nobody wants any more is thrown away."""
-        self._overhead = 0
-        chunks = self._chunks
-        if self._on_ended is not None:
-            chunks.clear()
-        elif len(chunks) == known + 1:
-            self._pending += len(chunks[known])
-        else:
-            self._pending += sum(map(len, chunks[known:]))
-
     def _tell_end(self) -> None:
         callback, self._on_ended = self._on_ended, None
         if callback is not None:
             self._chunks.clear()
-            callback()
+            callback(self)
 
     def _refuse_head(self) -> None:
         if not self._answered:
@@ -344,30 +332,34 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer; those that trail its body are passed over."""
-        self._header_count += 1
-        self._header_bytes += len(name) + len(value) + _HEADER_MARKS
-        if self._header_count > _MAX_HEADERS or self._header_bytes > self._max_header_bytes:
+        self._fields.append((name, value))
+        if len(self._fields) > _MAX_HEADERS:
             self._refuse_head()
             raise ValueError("too many headers")
-        if self._answered:
-            return
-        if self.raw_headers is not None:
-            self.raw_headers.append((name, value))
-        key = name.decode("latin-1").lower()
-        text = value.decode("latin-1")
-        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
         """The head of an answer; interim ones (1xx) are passed over."""
+        fields, self._fields = self._fields, []
         status = self._parser.get_status_code()
         if status < 200:
-            self.headers.clear()
-            if self.raw_headers:
-                self.raw_headers.clear()
             return
+        # A server mostly repeats the head of its last answer.
+        if fields != self.raw_headers:
+            self._read_head(fields)
         self.status = status
         self._answered = True
         self._writable.set()  # the rest of the request is not wanted any more
+
+    def _read_head(self, fields: list[tuple[bytes, bytes]]) -> None:
+        # Of a head that came together with some of its body nobody has counted the bytes yet.
+        if sum(len(name) + len(value) + _HEADER_MARKS for name, value in fields) > self._max_header_bytes:
+            self._refuse_head()
+            raise ValueError("too large a head")
+        headers: dict[str, str] = {}
+        for name, value in fields:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        self.headers, self.raw_headers = headers, fields
 
     def on_message_complete(self) -> None:
         """The end of the answer."""

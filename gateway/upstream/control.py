@@ -78,8 +78,7 @@ class ControlClient:
             async with asyncio.timeout(self._timeout_seconds):
                 connection = await pool.acquire()
                 try:
-                    await connection.send(head, b"")
-                    await connection.wait_for_headers()
+                    await connection.call(head, b"")
                     return Reply(connection.status, connection.headers, await self._read(connection, path))
                 finally:
                     pool.release(connection)

@@ -26,7 +26,8 @@ class HttpExchange:
 
     Attributes:
         status: its status.
-        headers: its headers as they came, of a relayed call alone.
+        headers: its headers as they came.
+        named_headers: the same by name, as its connection has them.
     """
 
     is_translated = False
@@ -35,8 +36,8 @@ class HttpExchange:
         self._connection: Connection | None = connection
         self._pool = pool
         self.status = connection.status
-        self.headers: Sequence[tuple[bytes, bytes]] = connection.raw_headers or ()
-        self._media_type = connection.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self.headers: Sequence[tuple[bytes, bytes]] = connection.raw_headers
+        self.named_headers = connection.headers
         self._verdict: UpstreamError | None = None
         self._ended = False
         self._loop = connection.loop
@@ -48,7 +49,8 @@ class HttpExchange:
     @property
     def is_event_stream(self) -> bool:
         """Whether the server answered with `text/event-stream`."""
-        return self._media_type == "text/event-stream"
+        media_type = self.named_headers.get("content-type", "").partition(";")[0]
+        return media_type.strip().lower() == "text/event-stream"
 
     def take(self) -> bytes | None:
         """Return what has arrived, `b""` at the clean end, or None when one has to wait.

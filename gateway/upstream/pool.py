@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from gateway.protocol.errors import UpstreamUnavailable
 from gateway.timing.permits import Permits
-from gateway.upstream.connection import Connection
+from gateway.upstream.connection import CLOSED_EARLY, Connection
 from gateway.upstream.failures import ConnectTimeout, NoRoom, NotConnected
 from gateway.upstream.tls import explain_rejection
 
@@ -61,6 +61,15 @@ class ConnectionPool:
         """Wait another time for every connection from now on."""
         self._connect_timeout = connect_timeout
 
+    def take(self) -> Connection | None:
+        """Return an idle connection for one call, to be given back as one of `acquire`'s; None if there is none."""
+        if self._free.take_at_once():
+            connection = self._take_idle()
+            if connection is not None:
+                return connection
+            self._free.give_back()
+        return None
+
     async def acquire(self) -> Connection:
         """Return a connection for one call; it must be given back by `release` or `retire`.
 
@@ -90,11 +99,11 @@ class ConnectionPool:
     def retire(self, connection: Connection) -> None:
         """Take a connection back whose answer is complete for the caller, though perhaps not yet on the wire."""
         if connection.is_complete:
-            connection.discard(lambda: self.release(connection))
+            connection.discard(self.release)
             return
         timer = connection.loop.call_later(_REST_SECONDS, connection.abort)
 
-        def give_back() -> None:
+        def give_back(connection: Connection) -> None:
             timer.cancel()
             self.release(connection)
 
@@ -115,7 +124,7 @@ class ConnectionPool:
             connection.abort()
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.is_open and not connection.is_stale:
+            if not connection.is_stale:
                 return connection
             connection.abort()
         return None
@@ -163,6 +172,8 @@ class ConnectionPool:
         if self._closed:
             connection.abort()
             self._require_open()
+        if not connection.is_open:
+            raise NotConnected(CLOSED_EARLY)
         return connection
 
     def _make_connection(self) -> Connection:

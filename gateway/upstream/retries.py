@@ -25,7 +25,8 @@ class RetryBudget:
 
     def note_call(self) -> None:
         """A call is made, its retries not counted."""
-        self._fill(self._share)
+        if self._tokens < _SAVED:
+            self._fill(self._share)
 
     def take(self) -> bool:
         """Whether one more retry is allowed; if so it is counted."""

@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from gateway.timing.limit import TimeLimit
+from gateway.timing.limit import SharedLimit, SharedTimer, TimeLimit
+
+
+@pytest.fixture(params=["own timer", "shared timer"])
+def make(request):
+    """Return a maker of limits."""
+    return TimeLimit if request.param == "own timer" else lambda seconds: SharedLimit(SharedTimer(seconds))
 
 
 async def hang(limit):
@@ -18,8 +24,8 @@ async def begin(limit):
     return task
 
 
-async def test_a_block_within_its_time_is_left_alone():
-    limit = TimeLimit(60)
+async def test_a_block_within_its_time_is_left_alone(make):
+    limit = make(60)
     with limit:
         await asyncio.sleep(0)
     assert not limit.passed
@@ -28,16 +34,16 @@ async def test_a_block_within_its_time_is_left_alone():
     assert not limit.passed
 
 
-async def test_a_block_that_takes_too_long_ends():
-    limit = TimeLimit(0.001)
+async def test_a_block_that_takes_too_long_ends(make):
+    limit = make(0.001)
     with pytest.raises(TimeoutError):
         await hang(limit)
     assert limit.passed
     assert not asyncio.current_task().cancelling()
 
 
-async def test_a_block_can_be_ended_before_its_time_once():
-    limit = TimeLimit(60)
+async def test_a_block_can_be_ended_before_its_time_once(make):
+    limit = make(60)
     task = await begin(limit)
     limit.end()
     limit.end()
@@ -45,15 +51,15 @@ async def test_a_block_can_be_ended_before_its_time_once():
         await task
 
 
-async def test_a_cancellation_of_the_task_stays_one():
-    task = await begin(TimeLimit(60))
+async def test_a_cancellation_of_the_task_stays_one(make):
+    task = await begin(make(60))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def test_a_cancellation_that_comes_with_the_end_stays_one():
-    limit = TimeLimit(60)
+async def test_a_cancellation_that_comes_with_the_end_stays_one(make):
+    limit = make(60)
     task = await begin(limit)
     limit.end()
     task.cancel()
@@ -61,9 +67,9 @@ async def test_a_cancellation_that_comes_with_the_end_stays_one():
         await task
 
 
-async def test_another_failure_of_the_block_is_told_as_it_is():
+async def test_another_failure_of_the_block_is_told_as_it_is(make):
     async def fail():
-        with TimeLimit(60) as limit:
+        with make(60) as limit:
             limit.end()
             raise KeyError
 
@@ -71,10 +77,41 @@ async def test_another_failure_of_the_block_is_told_as_it_is():
         await asyncio.create_task(fail())
 
 
-async def test_of_two_blocks_only_the_one_whose_time_is_over_ends():
-    outer, inner = TimeLimit(60), TimeLimit(0.001)
+async def test_of_two_blocks_only_the_one_whose_time_is_over_ends(make):
+    outer, inner = make(60), make(0.001)
     with outer:
         with pytest.raises(TimeoutError):
             await hang(inner)
         await asyncio.sleep(0)
     assert (outer.passed, inner.passed) == (False, True)
+
+
+async def test_of_blocks_that_share_a_timer_each_ends_in_its_time():
+    async def hang_from(start: int) -> None:
+        await asyncio.sleep(start)
+        with pytest.raises(TimeoutError):
+            await hang(SharedLimit(timer))
+        ends.append(loop.time())
+
+    async def leave_early() -> None:
+        with SharedLimit(timer):
+            await asyncio.sleep(2)
+
+    loop, timer, ends = asyncio.get_running_loop(), SharedTimer(4), []
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(leave_early())
+        for start in (0, 1, 1, 3, 20):
+            tasks.create_task(hang_from(start))
+    assert ends == [4, 5, 5, 7, 24]
+
+
+async def test_what_has_ended_is_not_ended_again_by_a_timer_that_is_shared():
+    timer = SharedTimer(4)
+    with SharedLimit(timer) as first:
+        pass
+    with SharedLimit(timer) as second:
+        second.end()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        await asyncio.sleep(8)
+    assert (first.passed, second.passed) == (False, True)

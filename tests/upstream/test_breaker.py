@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gateway.protocol.errors import Unavailable
-from gateway.upstream.breaker import Breaker, Permit, State
+from gateway.upstream.breaker import Breaker, State
 
 OPEN_SECONDS = 5.0
 
@@ -19,12 +19,13 @@ class Setup:
 
     def fail(self, times: int = 1) -> None:
         for _ in range(times):
-            with self.breaker.admit() as permit:
-                permit.failed()
+            self.call(False)
 
     def answer(self) -> None:
-        with self.breaker.admit() as permit:
-            permit.answered()
+        self.call(True)
+
+    def call(self, answered: bool | None) -> None:
+        self.breaker.settle(self.breaker.admit(), answered)
 
     def refusal(self) -> Unavailable:
         with pytest.raises(Unavailable) as caught:
@@ -55,8 +56,7 @@ def test_an_answer_in_between_ends_the_row(setup):
 def test_calls_without_a_verdict_neither_end_the_row_nor_lengthen_it(setup):
     setup.fail(2)
     for _ in range(5):
-        with setup.breaker.admit():
-            pass
+        setup.call(None)
     assert setup.breaker.state is State.CLOSED
     setup.fail()
     assert setup.breaker.state is State.OPEN
@@ -77,9 +77,9 @@ def test_one_call_at_a_time_is_tried_and_its_answer_closes_it(setup):
     setup.fail(3)
     setup.now += OPEN_SECONDS
     assert setup.breaker.state is State.HALF_OPEN
-    with setup.breaker.admit() as trial:
-        assert setup.refusal().retry_after == 1
-        trial.answered()
+    trial = setup.breaker.admit()
+    assert setup.refusal().retry_after == 1
+    setup.breaker.settle(trial, True)
     assert setup.breaker.state is State.CLOSED
     assert setup.told == [State.OPEN, State.CLOSED]
     setup.fail(2)
@@ -97,25 +97,26 @@ def test_a_failed_trial_opens_it_again(setup):
 def test_a_trial_without_a_verdict_leaves_its_place_to_the_next(setup):
     setup.fail(3)
     setup.now += OPEN_SECONDS
-    with setup.breaker.admit():
-        pass
+    setup.call(None)
     assert setup.breaker.state is State.HALF_OPEN
     setup.answer()
     assert setup.breaker.state is State.CLOSED
 
 
-@pytest.mark.parametrize("verdict", [Permit.answered, Permit.failed])
-def test_calls_that_began_before_it_opened_have_no_say(setup, verdict):
+@pytest.mark.parametrize("answered", [True, False, None])
+def test_calls_that_began_before_it_opened_have_no_say(setup, answered):
     early = [setup.breaker.admit() for _ in range(4)]
     setup.fail(3)
-    verdict(early.pop())
+    setup.breaker.settle(early.pop(), answered)
     assert setup.breaker.state is State.OPEN
     setup.now += OPEN_SECONDS
-    verdict(early.pop())
+    setup.breaker.settle(early.pop(), answered)
     assert setup.breaker.state is State.HALF_OPEN
-    setup.answer()
-    for permit in early:
-        verdict(permit)
+    trial = setup.breaker.admit()
+    setup.breaker.settle(early.pop(), answered)
+    assert setup.refusal().retry_after == 1
+    setup.breaker.settle(trial, True)
+    setup.breaker.settle(early.pop(), answered)
     setup.fail(2)
     assert setup.breaker.state is State.CLOSED
     setup.fail()
@@ -152,7 +153,7 @@ def test_a_trial_that_a_probe_overtook_counts_as_any_call(setup):
     trial = setup.breaker.admit()
     setup.breaker.note_healthy()
     setup.breaker.admit()
-    trial.answered()
+    setup.breaker.settle(trial, True)
     setup.fail(2)
     assert setup.breaker.state is State.CLOSED
 
@@ -165,14 +166,6 @@ def test_none_is_never_too_many():
     assert setup.told == []
 
 
-def test_a_verdict_counts_once(setup):
-    for _ in range(2):
-        with setup.breaker.admit() as permit:
-            permit.failed()
-            permit.failed()
-    assert setup.breaker.state is State.CLOSED
-
-
 class AnyHistory(RuleBasedStateMachine):
     """Calls that overlap, end in any order or never, probes and time: what must hold throughout."""
 
@@ -180,8 +173,8 @@ class AnyHistory(RuleBasedStateMachine):
     def begin(self, failures):
         self.failures = failures
         self.setup = Setup(failures)
-        self.running: list[Permit] = []
-        self.trial: Permit | None = None
+        self.running: list[tuple[int, bool]] = []
+        self.trial = False  # whether one is being made that no probe overtook
         self.opened_at = 0.0
         self.openings = 0
         self.unanswered = 0  # failures since the last answer, of calls of any age
@@ -197,32 +190,28 @@ class AnyHistory(RuleBasedStateMachine):
             refusal = self.setup.refusal()
             assert 1 <= refusal.retry_after <= OPEN_SECONDS
             return
-        permit = self.setup.breaker.admit()
-        self.running.append(permit)
-        if state is State.HALF_OPEN:
-            self.trial = permit
+        self.trial = self.trial or state is State.HALF_OPEN
+        self.running.append((self.setup.breaker.admit(), state is State.HALF_OPEN))
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), verdict=st.sampled_from([Permit.answered, Permit.failed, None]))
-    def end(self, data, verdict):
-        permit = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
-        was_trial, before, told = permit is self.trial, self.setup.breaker.state, len(self.setup.told)
-        began = self.openings
-        with permit:
-            if verdict is not None:
-                verdict(permit)
-        self.unanswered += verdict is Permit.failed
+    @rule(data=st.data(), answered=st.sampled_from([True, False, None]))
+    def end(self, data, answered):
+        round_, tried = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+        began, before, told = self.openings, self.setup.breaker.state, len(self.setup.told)
+        was_trial = tried and self.trial and round_ == began
+        self.setup.breaker.settle(round_, answered)
+        self.unanswered += answered is False
         after = self.setup.breaker.state
         if len(self.setup.told) > told and after is State.OPEN:
-            assert verdict is Permit.failed
+            assert answered is False
             assert was_trial or self.unanswered >= self.failures or self.on_probation
             self.opened_at = self.setup.now
             self.openings += 1
-            self.trial = None
+            self.trial = False
         if was_trial:
-            self.trial = None
-            assert after is {None: before, Permit.answered: State.CLOSED, Permit.failed: State.OPEN}[verdict]
-        if verdict is Permit.answered and permit.round == began:
+            self.trial = False
+            assert after is {None: before, True: State.CLOSED, False: State.OPEN}[answered]
+        if answered and round_ == began:
             # What was asked before it last opened tells of the past.
             self.unanswered = 0
             self.on_probation = False
@@ -233,7 +222,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.setup.breaker.note_healthy()
         if before is State.HALF_OPEN:
             assert self.setup.breaker.state is State.CLOSED
-            self.trial = None
+            self.trial = False
             self.on_probation = True
         else:
             assert self.setup.breaker.state is before

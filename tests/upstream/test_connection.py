@@ -49,8 +49,7 @@ async def reset(reader, writer):
 
 async def ask(connection: Connection, body: bytes = b"") -> int:
     head = write_head("POST", "/", {"Content-Length": str(len(body))})
-    await connection.send(head, body)
-    await connection.wait_for_headers()
+    await connection.call(head, body)
     return connection.status
 
 
@@ -172,10 +171,10 @@ async def test_nothing_is_sent_on_a_lost_connection(dial):
     connection = await dial()
     connection.abort()
     with pytest.raises(UpstreamUnavailable):
-        await connection.send(HEAD, b"")
+        await connection.call(HEAD, b"")
     await until(lambda: connection._lost)
     with pytest.raises(UpstreamUnavailable):
-        await connection.send(HEAD, b"")
+        await connection.call(HEAD, b"")
     connection.abort()
 
 
@@ -195,6 +194,39 @@ async def test_repeated_headers_are_joined(dial, answer):
     connection = await dial(answer("200 OK", b"", "X-A: 1", "x-a: 2", "X-A: \xff"))
     await ask(connection)
     assert connection.headers["x-a"] == "1, 2, Ã¿"
+
+
+async def test_each_answer_has_the_headers_of_its_own_head(raw_server, open_pool, answer):
+    async def serve(server, reader, writer):
+        for _ in range(3):
+            for fields in ([], ["X: 1"], ["X: 1"], ["x: 1"], ["X: 1", "X: 1"], ["Y: 1"]):
+                await server.read_request(reader)
+                writer.write(b"HTTP/1.1 103 Early Hints\r\nX: hint\r\n\r\n" + answer("200 OK", b"", *fields))
+
+    connection = await open_pool((await raw_server(serve)).url).acquire()
+    for _ in range(3):
+        found = []
+        for _ in range(6):
+            await ask(connection)
+            found.append({name: value for name, value in connection.headers.items() if name != "content-length"})
+            assert (b"X", b"hint") not in connection.raw_headers
+        assert found == [{}, {"x": "1"}, {"x": "1"}, {"x": "1"}, {"x": "1, 1"}, {"y": "1"}]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_head_larger_than_allowed_is_refused_however_it_arrives(raw_server, open_pool, answer, together):
+    async def serve(server, reader, writer):
+        await server.read_request(reader)
+        whole = answer("200 OK", b"hi", f"X: {'y' * 500}")
+        for piece in [whole] if together else [whole[:520], whole[520:]]:
+            writer.write(piece)
+            await asyncio.sleep(0.002)
+        await reader.read()
+
+    connection = await open_pool((await raw_server(serve)).url, max_header_bytes=500).acquire()
+    with pytest.raises(UpstreamError, match="max_header_bytes"):
+        await ask(connection)
+    assert not connection.is_open
 
 
 async def test_interim_answers_are_passed_over(dial, answer):
@@ -413,7 +445,7 @@ async def test_the_rest_is_thrown_away_until_the_end(dial):
     told, ended = asyncio.Event(), []
     connection = await dial(OK + b"Content-Length: 100100\r\n\r\n" + b"x" * 100, after=go_on, buffer_bytes=100)
     await ask(connection)
-    connection.discard(lambda: ended.append(connection.is_reusable))
+    connection.discard(lambda connection: ended.append(connection.is_reusable))
     assert ended == []
     told.set()
     await until(lambda: ended)
@@ -425,7 +457,7 @@ async def test_the_rest_of_a_complete_answer_ends_at_once(dial, answer):
     connection = await dial(answer("200 OK", b"hi"))
     await ask(connection)
     await until(lambda: connection.is_complete)
-    connection.discard(lambda: ended.append(connection.is_reusable))
+    connection.discard(lambda connection: ended.append(connection.is_reusable))
     assert ended == [True]
 
 
@@ -433,10 +465,10 @@ async def test_the_rest_ends_with_the_connection_at_the_latest(dial):
     ended = []
     connection = await dial(OK + b"Content-Length: 5\r\n\r\nhi")
     await ask(connection)
-    connection.discard(lambda: ended.append(connection.is_reusable))
+    connection.discard(lambda connection: ended.append(connection.is_reusable))
     connection.abort()
     await until(lambda: ended)
-    connection.discard(lambda: ended.append(connection.is_reusable))
+    connection.discard(lambda connection: ended.append(connection.is_reusable))
     assert ended == [False, False]
 
 
