@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.faults import StorageNotReady, unavailable
+from gateway.storage.threads import give_way
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ class Readers:
         autocommit = engine.dialect.name == "postgresql"
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT") if autocommit else engine
         self._ensure_schema = ensure_schema
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="store-reader")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="store-reader", initializer=give_way)
         self._permits = asyncio.Semaphore(threads)
         self._max_entries = max_entries
         self._entries = 0

@@ -13,6 +13,7 @@ from gateway.ports import Deletion, LeaseClaim, LeaseRelease, LeaseRenewal, Stor
 from gateway.protocol.errors import GatewayError, InternalError, StorageUnavailable
 from gateway.storage.background_changes import RunChange, measure_run
 from gateway.storage.conversation_changes import ConversationChange, measure_conversation
+from gateway.storage.threads import give_way
 from gateway.telemetry.loads import StorageLoad
 
 Change: TypeAlias = (
@@ -123,6 +124,7 @@ class Writer:
         self._gathered.clear()
 
     def _run(self) -> None:
+        give_way()
         while batch := self._take():
             self._announce(batch, self._commit_safely([entry.change for entry in batch]))
 
