@@ -7,7 +7,7 @@ from typing import Self
 
 from gateway.engine.failures import deadline_passed
 from gateway.protocol.errors import GatewayError
-from gateway.timing.limit import TimeLimit
+from gateway.timing.limit import SharedTimer, TimeLimit
 
 
 class Deadline(TimeLimit):
@@ -21,19 +21,22 @@ class Deadline(TimeLimit):
         cut: what the block was ended with, if it was.
     """
 
-    __slots__ = ("_act", "_after", "_bound", "cut")
+    __slots__ = ("_act", "_bound", "_reminder", "cut")
 
     def __init__(self, seconds: float, bound: str = "engine.run_deadline_seconds") -> None:
         super().__init__(seconds)
         self._bound = bound
-        self._after = seconds
+        self._reminder: SharedTimer | None = None
         self._act: Callable[[], None] | None = None
         self.cut: GatewayError | None = None
 
-    def remind(self, after: float, act: Callable[[], None]) -> Self:
-        """Call back when the block has lasted so many seconds; said before it begins, it takes no timer of its own."""
-        if after < self._seconds:
-            self._after, self._act = after, act
+    def remind(self, timer: SharedTimer, act: Callable[[], None]) -> Self:
+        """Call back when the block has lasted as long as a timer says; to be said before it begins.
+
+        Until then it takes no timer of its own.
+        """
+        if timer.seconds < self._seconds:
+            self._reminder, self._act = timer, act
         return self
 
     def cut_off(self, error: GatewayError) -> None:
@@ -66,13 +69,24 @@ class Deadline(TimeLimit):
         except TimeoutError:
             raise self.cut or deadline_passed(self._seconds, self._bound) from None
 
-    def _start(self, loop: AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self._after, self._look, loop)
-
-    def _look(self, loop: AbstractEventLoop) -> None:
+    def expire(self) -> None:
+        """Remind, or end the block."""
         act, self._act = self._act, None
-        if act is None:
+        reminder, self._reminder = self._reminder, None
+        if reminder is None or act is None or self._task is None or self.passed:
             self.end()
         else:
-            self._timer = loop.call_later(self._seconds - self._after, self.end)
+            self._timer = self._task.get_loop().call_later(self._seconds - reminder.seconds, self.end)
             act()
+
+    def _start(self, loop: AbstractEventLoop) -> None:
+        if self._reminder is None:
+            super()._start(loop)
+        else:
+            self._reminder.start(self, loop)
+
+    def _stop(self) -> None:
+        if self._reminder is None:
+            super()._stop()
+        else:
+            self._reminder.stop(self)

@@ -16,6 +16,7 @@ from gateway.protocol.compaction import Window
 from gateway.protocol.limits import Limits
 from gateway.protocol.requests import CreateRequest
 from gateway.protocol.turn import Turn
+from gateway.timing.limit import SharedTimer
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -41,7 +42,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
 
     Attributes:
         limits: the four response limits.
-        commit_after_seconds: when a stream is started although the upstream has not accepted the call yet.
+        commit_after: times when a stream is started although the upstream has not accepted the call yet.
         deadline_seconds: longest life of a run.
         max_rounds: most inference calls.
         cuts_items: whether a steered response ends behind an item, although the model goes on.
@@ -49,7 +50,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     """
 
     limits: Limits
-    commit_after_seconds: float
+    commit_after: SharedTimer
     deadline_seconds: float
     max_rounds: int
     cuts_items: bool = False
@@ -66,7 +67,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
                 max_upstream_sse_line_bytes=responses.max_upstream_sse_line_bytes,
                 max_stream_event_bytes=responses.max_stream_event_bytes,
             ),
-            commit_after_seconds=config.server.commit_after_seconds,
+            commit_after=SharedTimer(config.server.commit_after_seconds),
             deadline_seconds=config.engine.run_deadline_seconds,
             max_rounds=config.engine.max_rounds,
             cuts_items=config.websocket.steer.cut == "item",

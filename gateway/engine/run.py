@@ -159,7 +159,7 @@ class Run:
         self._telling.progress.start(self._telling.tell_progress)
         try:
             # The status is held until the upstream has accepted the call, but not for ever.
-            with self._deadline.remind(self._settings.commit_after_seconds, self._telling.begin_early):
+            with self._deadline.remind(self._settings.commit_after, self._telling.begin_early):
                 await self._infer(stream=True)
         finally:
             # What is told from here on comes after the terminal event.

@@ -34,6 +34,10 @@ class TimeLimit:
             self._stop()
             self._task.cancel()
 
+    def expire(self) -> None:
+        """Take note that as much time is over as a timer was set for."""
+        self.end()
+
     def __enter__(self) -> Self:
         task = self._task = asyncio.current_task()
         assert task is not None
@@ -57,7 +61,7 @@ class TimeLimit:
             raise TimeoutError from error
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self._seconds, self.end)
+        self._timer = loop.call_later(self._seconds, self.expire)
 
     def _stop(self) -> None:
         self._timer.cancel()
@@ -67,7 +71,7 @@ class SharedTimer:
     """Times many blocks that may all take equally long, with one timer of the loop: most end long before.
 
     Args:
-        seconds: longest time inside each.
+        seconds: after how long a block expires.
     """
 
     __slots__ = ("_ends", "_timer", "seconds")
@@ -75,16 +79,16 @@ class SharedTimer:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         # In the order in which their time is over.
-        self._ends: dict[SharedLimit, float] = {}
+        self._ends: dict[TimeLimit, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, limit: "SharedLimit", loop: asyncio.AbstractEventLoop) -> None:
-        """End a block once its time is over."""
+    def start(self, limit: TimeLimit, loop: asyncio.AbstractEventLoop) -> None:
+        """Let a block expire, unless it is stopped before."""
         self._ends[limit] = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_later(self.seconds, self._look, loop)
 
-    def stop(self, limit: "SharedLimit") -> None:
+    def stop(self, limit: TimeLimit) -> None:
         """Leave a block alone from now on."""
         self._ends.pop(limit, None)
 
@@ -95,7 +99,9 @@ class SharedTimer:
             if end > now:
                 self._timer = loop.call_at(end, self._look, loop)
                 return
-            limit.end()
+            del self._ends[limit]
+            # One by one, as timers of their own would: none hinders the others.
+            loop.call_soon(limit.expire)
 
 
 class SharedLimit(TimeLimit):

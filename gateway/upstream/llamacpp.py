@@ -14,7 +14,7 @@ class LlamaCppDialect:
 
     def adapt(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body with reasoning as plain text, replayed items closed, and without what is refused."""
-        adapted = drop_empty_tools(mend_items(body, _mend))
+        adapted = drop_empty_tools(mend_items(dict(body), _mend))
         adapted.pop("previous_response_id", None)
         return adapted
 

@@ -1,22 +1,22 @@
 """Mending of replayed items, shared by the dialects.
 
 A client replays what it was given: nulls, statuses of cut-off items, several parts. Servers read less than that.
-Every function returns new objects and leaves its argument alone.
+Every function leaves its argument alone, and returns it where there is nothing to mend.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 Item = dict[str, Any]
 
 
-def mend_items(body: Mapping[str, Any], mend: Callable[[Item], Item | None]) -> dict[str, Any]:
+def mend_items(body: dict[str, Any], mend: Callable[[Item], Item | None]) -> dict[str, Any]:
     """Return the body with every input item mended; an item mended to None is left out."""
     items = body.get("input")
     if not isinstance(items, list):
-        return dict(body)
-    mended = [mend(item) if isinstance(item, dict) else item for item in items]
-    return {**body, "input": [item for item in mended if item is not None]}
+        return body
+    mended = [done for item in items if (done := mend(item) if isinstance(item, dict) else item) is not None]
+    return {**body, "input": mended}
 
 
 def close_item(item: Item) -> Item:
@@ -24,12 +24,12 @@ def close_item(item: Item) -> Item:
     return {**item, "status": "completed"} if item.get("status") in ("in_progress", "incomplete") else item
 
 
-def drop_empty_tools(body: Mapping[str, Any]) -> dict[str, Any]:
+def drop_empty_tools(body: dict[str, Any]) -> dict[str, Any]:
     """Return the body without an empty tool list, and without a choice that chose nothing from it."""
-    if body.get("tools"):
-        return dict(body)
+    if "tools" not in body or body["tools"]:
+        return body
     kept = {key: value for key, value in body.items() if key != "tools"}
-    if kept.get("tool_choice") in (None, "auto", "none") and "tools" in body:
+    if kept.get("tool_choice") in (None, "auto", "none"):
         kept.pop("tool_choice", None)
     return kept
 

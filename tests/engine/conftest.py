@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from harness.timers import list_timers
 
 
 @pytest.fixture(autouse=True)
@@ -9,6 +10,5 @@ async def leave_nothing_behind():
     yield
     # What was cancelled last gets its turn to end.
     await asyncio.sleep(0)
-    loop = asyncio.get_running_loop()
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert [timer for timer in loop._scheduled if not timer.cancelled()] == []
+    assert list_timers() == []

@@ -6,14 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from harness.timers import list_timers
+
 from gateway.ports import LOCAL
 from gateway.transport.connection import CONNECTION_EXTENSION
 
 
 def timers() -> list[asyncio.TimerHandle]:
     """Timers the gateway has set and not cancelled."""
-    scheduled = asyncio.get_running_loop()._scheduled
-    return [timer for timer in scheduled if not timer.cancelled() and timer._callback.__module__.startswith("gateway.")]
+    return [timer for timer in list_timers() if timer._callback.__module__.startswith("gateway.")]
 
 
 class SlowSocket:

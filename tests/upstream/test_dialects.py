@@ -207,6 +207,7 @@ keys = st.sampled_from(
         "service_tier",
         "input",
         "encrypted_content",
+        "previous_response_id",
         "arguments",
         "output",
     ]
