@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Self
+from typing import Any
 
 from gateway.ports import Deletion, History, Store, StoredItem, StoredResponse, StoreHealth, UsageFlush
 from gateway.protocol.errors import StorageUnavailable
@@ -56,7 +56,8 @@ class CachedStore:
         self._metrics = metrics
         self._monotonic = monotonic
         self._cache = HistoryCache(max_bytes)
-        self._filling: dict[Key, _Fill] = {}
+        # Histories on their way into memory. A deletion makes one stop counting, and so does a later one of its key.
+        self._filling: dict[Key, object] = {}
         metrics.watch(metrics.history_cache_bytes, lambda: self._cache.bytes)
 
     async def start(self) -> None:
@@ -70,21 +71,23 @@ class CachedStore:
             StorageUnavailable: nothing was stored.
         """
         key = (response.principal, response.id)
-        with _Fill(self._filling, key) as fill:
-            began = self._monotonic()
-            try:
-                await self._store.append(response)
-            except StorageUnavailable:
-                if parent := self._find_parent(response):
-                    # Perhaps it is gone, so the next use has to ask.
-                    parent.proven_at = -math.inf
-                raise
-            if not fill.counts:
-                return
-            if response.parent_id is None:
-                self._keep(key, Link(response.items, agents=response.agents), began)
-            elif parent := self._find_parent(response):
-                self._keep(key, Link(response.items, parent.link, agents=response.agents), began)
+        fill = self._filling[key] = object()
+        began = self._monotonic()
+        try:
+            await self._store.append(response)
+        except StorageUnavailable:
+            if parent := self._find_parent(response):
+                # Perhaps it is gone, so the next use has to ask.
+                parent.proven_at = -math.inf
+            raise
+        finally:
+            counts = self._end_fill(key, fill)
+        if not counts:
+            return
+        if response.parent_id is None:
+            self._keep(key, Link(response.items, agents=response.agents), began)
+        elif parent := self._find_parent(response):
+            self._keep(key, Link(response.items, parent.link, agents=response.agents), began)
 
     async def history(self, principal: str, response_id: str) -> History | None:
         """Return the history from memory, after one short query if it has not been used for a while, else read it.
@@ -161,12 +164,22 @@ class CachedStore:
         return None if response.parent_id is None else self._cache.find((response.principal, response.parent_id))
 
     async def _read(self, key: Key) -> History | None:
-        with _Fill(self._filling, key) as fill:
-            began = self._monotonic()
+        fill = self._filling[key] = object()
+        began = self._monotonic()
+        try:
             history = await self._store.history(*key)
-            if history is not None and history.settled and fill.counts:
-                self._keep(key, Link(history.items, responses=history.responses, agents=history.tree), began)
-            return history
+        finally:
+            counts = self._end_fill(key, fill)
+        if history is not None and history.settled and counts:
+            self._keep(key, Link(history.items, responses=history.responses, agents=history.tree), began)
+        return history
+
+    def _end_fill(self, key: Key, fill: object) -> bool:
+        """End one fill, and tell whether what arrived may be kept."""
+        if self._filling.get(key) is not fill:
+            return False
+        del self._filling[key]
+        return True
 
     def _keep(self, key: Key, link: Link, proven_at: float) -> None:
         fits = within_bounds(
@@ -184,26 +197,3 @@ class CachedStore:
 
     def _count(self, outcome: str) -> None:
         self._metrics.history_cache_lookups_total.labels(outcome=outcome).inc()
-
-
-class _Fill:
-    """A history on its way into memory. A deletion makes it stop counting, and so does a later one of the same key."""
-
-    __slots__ = ("_all", "_key")
-
-    def __init__(self, fills: "dict[Key, _Fill]", key: Key) -> None:
-        self._all = fills
-        self._key = key
-
-    @property
-    def counts(self) -> bool:
-        """Whether what arrives may be kept."""
-        return self._all.get(self._key) is self
-
-    def __enter__(self) -> Self:
-        self._all[self._key] = self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.counts:
-            del self._all[self._key]

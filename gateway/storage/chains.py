@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from sys import getsizeof
 from typing import TypeAlias
 
 from gateway.ports import History, StoredAgent, StoredItem
@@ -12,11 +11,13 @@ from gateway.storage.rows import count_agent_bytes
 # Owner and id: another owner's id is another key.
 Key: TypeAlias = tuple[str, str]
 
-# A slot of the dictionary with the entry, its key and its time, measured generously.
-_ENTRY_BYTES = 512
-
+# All is estimated from above: measuring it would cost more than keeping it.
+# A slot of the dictionary with the entry, its key without its characters, and its time.
+_ENTRY_BYTES = 608
+# A link, with what lists its items and agents.
+_LINK_BYTES = 256
 # An item or an agent without its texts, and each of their characters in its widest form.
-_ITEM_BYTES = 640
+_ITEM_BYTES = 648
 _CHARACTER_BYTES = 4
 
 
@@ -51,16 +52,19 @@ class Link:
         self._agents = agents if agents is None else tuple(agents)
         self.parent = parent
         self.holders = 0
-        self.weight: int = getsizeof(self) + getsizeof(self._items) + sum(map(weigh_item, self._items))
-        self.responses: int = responses + (parent.responses if parent else 0)
+        self.responses = responses
         self.item_bytes: int = sum([len(item.data) for item in self._items])
+        self.weight: int = _LINK_BYTES + self.item_bytes + sum(map(_weigh_item, self._items))
         if self._agents is not None:
-            self.weight += getsizeof(self._agents) + sum(map(weigh_agent, self._agents))
+            self.weight += sum(map(_weigh_agent, self._agents))
             self.item_bytes += count_agent_bytes(self._agents)
-        # The agents know all that they need of what came before their tree.
-        if parent is not None and (self._agents is None or parent._agents is not None):  # noqa: SLF001
-            self.item_bytes += parent.item_bytes
-        self.total_weight: int = self.weight + (parent.total_weight if parent else 0)
+        self.total_weight = self.weight
+        if parent is not None:
+            self.responses += parent.responses
+            self.total_weight += parent.total_weight
+            # The agents know all that they need of what came before their tree.
+            if self._agents is None or parent._agents is not None:  # noqa: SLF001
+                self.item_bytes += parent.item_bytes
 
     def build_history(self, response_id: str) -> History:
         """Return all items, oldest first, or all that was kept of the agents of a tree."""
@@ -125,11 +129,13 @@ class HistoryCache:
 
     def keep(self, key: Key, link: Link, proven_at: float) -> None:
         """Keep a history in the place of any other under its key, unless it alone is above the bound."""
-        self.drop(key)
-        if link.total_weight + _weigh_key(key) > self._max_bytes:
+        if key in self._entries:
+            self.drop(key)
+        weight = _weigh_key(key)
+        if link.total_weight + weight > self._max_bytes:
             return
         self._entries[key] = Entry(link, proven_at)
-        self.bytes += _weigh_key(key)
+        self.bytes += weight
         self._hold(link)
         while self.bytes > self._max_bytes:
             self.drop(next(iter(self._entries)))
@@ -159,17 +165,18 @@ class HistoryCache:
             link = link.parent
 
 
-def weigh_item(item: StoredItem) -> int:
-    """Return the memory of an item in bytes, estimated from above: measuring it would cost more than keeping it."""
-    characters = len(item.id) + len(item.type) + len(item.call_id or "")
-    return _ITEM_BYTES + len(item.data) + _CHARACTER_BYTES * characters
+def _weigh_item(item: StoredItem) -> int:
+    """Return the memory of an item in bytes, that of its JSON aside."""
+    characters = len(item.id) + len(item.type)
+    return _ITEM_BYTES + _CHARACTER_BYTES * (characters + len(item.call_id) if item.call_id else characters)
 
 
-def weigh_agent(agent: StoredAgent) -> int:
-    """Return the memory of an agent likewise."""
+def _weigh_agent(agent: StoredAgent) -> int:
+    """Return the memory of an agent in bytes."""
     characters = len(agent.path) + len(agent.parent_path or "") + len(agent.status)
     return _ITEM_BYTES + len(agent.state) + _CHARACTER_BYTES * characters
 
 
 def _weigh_key(key: Key) -> int:
-    return _ENTRY_BYTES + sum(map(getsizeof, key))
+    principal, response_id = key
+    return _ENTRY_BYTES + _CHARACTER_BYTES * (len(principal) + len(response_id))
