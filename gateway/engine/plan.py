@@ -141,5 +141,6 @@ def needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:
 def choose_summary_mode(request: CreateRequest, responses: ResponsesConfig) -> Any:
     """Return how reasoning is told as summaries too."""
     mode = responses.reasoning_summary
-    asked = (request.fields.reasoning or {}).get("summary") is not None
-    return mode if mode != "instead" or asked else "off"
+    if mode == "instead" and (request.fields.reasoning or {}).get("summary") is None:
+        return "off"
+    return mode

@@ -16,8 +16,8 @@ from gateway.protocol.agents.asked import refuse_beside_agents
 from gateway.protocol.agents.paths import ROOT
 from gateway.protocol.agents.turn import TreeTurn
 from gateway.protocol.approvals import require_servers, settle_approvals
-from gateway.protocol.history import call_ids, drop_incomplete_calls, match_outputs
-from gateway.protocol.hosted_history import recall_hosted
+from gateway.protocol.history import call_ids, drop_incomplete_calls, is_plain, match_outputs
+from gateway.protocol.hosted_history import Item, recall_hosted
 from gateway.protocol.ids import prefix_of
 from gateway.protocol.requests import CreateRequest, build_response, load_tools
 from gateway.protocol.response import Response
@@ -95,18 +95,14 @@ class Preparation:
         lineage = await self._find_lineage(caller, request, continuation, hold)
         if request.agents is not None or lineage.tree is not None:
             return await self._prepare_tree(caller, request, route, lineage)
-        history = drop_incomplete_calls(decode_item(item) for item in lineage.history)
+        history = [decode_item(item) for item in lineage.history]
         new = await self._archive.resolve_references(caller.principal, request.items)
         if hold is not None:
-            history = hold.recall(history, new)
-        shown = drop_incomplete_calls(new)
-        match_outputs(history, shown, complete=not request.compacts)
-        items = [*history, *shown]
-        request = load_tools(request, items, route.policy, types=self._tools)
-        told = recall_hosted(items)
-        if told is not items:
-            decisions = settle_approvals(items, len(history), complete=not request.compacts)
-            require_servers(decisions, request.toolset.hosted)
+            history = hold.recall(drop_incomplete_calls(history), new)
+        items = told = [*history, *new]
+        if request.toolset.unmet or not is_plain(items):
+            history = drop_incomplete_calls(history)
+            request, items, told = self._match_calls(request, history, drop_incomplete_calls(new), route)
         window = self._compaction.find_window(caller.principal, request, items, len(history))
         turn = Turn(
             self._build_response(request),
@@ -128,6 +124,29 @@ class Preparation:
             open_tools=find_tools(self._tools, caller, request, turn, items, len(history)),
             window=window,
         )
+
+    def _match_calls(
+        self, request: CreateRequest, history: list[Item], new: list[Item], route: Route
+    ) -> tuple[CreateRequest, list[Item], list[Item]]:
+        """Check that outputs and approvals answer the calls before them.
+
+        Args:
+            request: the request.
+            history: what came before.
+            new: its own input.
+            route: the upstream.
+
+        Returns:
+            The request with all tools that its effective input has loaded, that input, and what a model is told of it.
+        """
+        match_outputs(history, new, complete=not request.compacts)
+        items = [*history, *new]
+        request = load_tools(request, items, route.policy, types=self._tools)
+        told = recall_hosted(items)
+        if told is not items:
+            decisions = settle_approvals(items, len(history), complete=not request.compacts)
+            require_servers(decisions, request.toolset.hosted)
+        return request, items, told
 
     async def _find_lineage(
         self, caller: Caller, request: CreateRequest, continuation: Continuation | None, hold: Hold | None

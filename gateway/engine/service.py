@@ -227,9 +227,9 @@ class Engine:
             ConversationLocked: another request is writing to it.
             StorageUnavailable: the request needs the database, which cannot be read or takes no writes.
         """
-        prepare = partial(self._preparation.prepare, caller, request, route, continuation)
         if request.conversation_id is None:
-            return prepare()
+            return self._preparation.prepare(caller, request, route, continuation)
+        prepare = partial(self._preparation.prepare, caller, request, route, continuation)
         return self.conversations.hold_for(caller.principal, request.conversation_id, prepare)
 
     async def answer(self, plan: Plan) -> bytes:

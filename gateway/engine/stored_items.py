@@ -21,8 +21,12 @@ def build_stored_item(ids: Ids, role: str, item: Any, data: bytes) -> StoredItem
         data: its JSON.
     """
     if isinstance(item, dict):
-        kind, item_id, call_id = str(item["type"]), _text(item.get("id")), _text(item.get("call_id"))
-        status, agent = _text(item.get("status")), item.get("agent")
+        kind, agent = str(item["type"]), item.get("agent")
+        item_id, call_id, status = item.get("id"), item.get("call_id"), item.get("status")
+        # Of what a client sends, only what its type needs has been looked at.
+        item_id = item_id if type(item_id) is str else None
+        call_id = call_id if type(call_id) is str else None
+        status = status if type(status) is str else None
     else:
         kind, item_id, call_id = _type_of(item.__class__), item.id, getattr(item, "call_id", None)
         status, agent = item.status, item.agent
@@ -32,7 +36,7 @@ def build_stored_item(ids: Ids, role: str, item: Any, data: bytes) -> StoredItem
         id=item_id or ids.mint(prefix_of(kind)),
         call_id=call_id,
         status=status,
-        agent=_path(agent) if role == "output" and agent is not None and agent is not UNSET else ROOT,
+        agent=ROOT if agent is None or agent is UNSET or role != "output" else _path(agent),
         data=data,
     )
 
@@ -43,11 +47,8 @@ def _type_of(kind: type[Any]) -> str:
     return str(kind.__struct_config__.tag)
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _path(agent: Any) -> str:
     if isinstance(agent, AgentRef):
         return agent.agent_name
-    return (_text(agent.get("agent_name")) if isinstance(agent, dict) else None) or ROOT
+    path = agent.get("agent_name") if isinstance(agent, dict) else None
+    return path if isinstance(path, str) and path else ROOT

@@ -6,10 +6,17 @@ from typing import Any
 from gateway.protocol.errors import InvalidRequest
 from gateway.protocol.items import CLIENT_CALLS, CLIENT_OUTPUTS
 
+# Items that call nothing, answer nothing and bring nothing.
+_PLAIN = frozenset({"message", "reasoning"})
 # A search without a call id is none that a client was asked for.
 _SEARCHES = ("tool_search_call", "tool_search_output")
 # Clients of before there was an output of its own answer a local shell call as that of a function.
 _OTHER_OUTPUTS = {"local_shell_call": "function_call_output"}
+
+
+def is_plain(items: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether items are words alone, so that nothing in them has to be matched, looked up or retold."""
+    return _PLAIN.issuperset([item.get("type") for item in items])
 
 
 def is_answer(call: str, output: str) -> bool:

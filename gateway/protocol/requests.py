@@ -3,7 +3,7 @@
 Every parameter is forwarded, emulated here, or refused by name; none is dropped silently.
 """
 
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
@@ -91,13 +91,22 @@ class CreateFields(Struct, kw_only=True):
 
 
 # Sent to the engine as the caller wrote them.
-_FORWARDED = (
-    "instructions", "temperature", "top_p", "max_output_tokens", "top_logprobs", "presence_penalty",
-    "frequency_penalty", "include", "reasoning", "text", "truncation", "prompt_cache_key", "safety_identifier",
-    "service_tier", "user", "prompt_cache_options", "prompt_cache_retention",
+_FORWARDED = frozenset(
+    {
+        "instructions", "temperature", "top_p", "max_output_tokens", "top_logprobs", "presence_penalty",
+        "frequency_penalty", "include", "reasoning", "text", "truncation", "prompt_cache_key", "safety_identifier",
+        "service_tier", "user", "prompt_cache_options", "prompt_cache_retention",
+    }
 )  # fmt: skip
 
-_read_forwarded = attrgetter(*_FORWARDED)
+# Told in the response likewise; of those that were not given it has the defaults.
+_ECHOED = frozenset(
+    {
+        "instructions", "max_output_tokens", "max_tool_calls", "parallel_tool_calls", "previous_response_id",
+        "presence_penalty", "frequency_penalty", "prompt_cache_key", "safety_identifier", "store", "temperature",
+        "tool_choice", "top_logprobs", "top_p", "truncation", "user", "metadata",
+    }
+)  # fmt: skip
 
 # Fields of the engine through which one caller could reach into another's requests, or the operator's.
 OPERATORS_FIELDS = frozenset(
@@ -127,6 +136,7 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
 
     Attributes:
         fields: the documented parameters.
+        given: the names of those that have a value, in the order in which they came.
         extras: fields this gateway does not know, forwarded to the engine.
         items: the new input items, normalised.
         toolset: what the tools become.
@@ -138,6 +148,7 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
     """
 
     fields: CreateFields
+    given: Sequence[str]
     extras: dict[str, Any]
     items: list[dict[str, Any]]
     toolset: Toolset
@@ -205,10 +216,12 @@ def check_request(
     agents = None
     if fields.multi_agent is not None:
         agents = read_agents(fields, fields.multi_agent, policy.agents, has_header=agents_header)
-    _refuse_unsupported(fields, UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED)
+    unsupported = UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED
+    if not unsupported.keys().isdisjoint(raw):
+        _refuse_unsupported(fields, unsupported)
     if fields.background and fields.store is False:
         raise _nowhere_to_read()
-    extras = _read_extras(raw, policy)
+    extras = {} if _KNOWN.issuperset(raw) else _read_extras(raw, policy)
     generate = not (on_websocket and _is_warm_up(fields))
     if not fields.model:
         raise InvalidRequest("Missing required parameter: 'model'.", code="missing_required_parameter", param="model")
@@ -223,6 +236,7 @@ def check_request(
     items = read_input(given, max_items=policy.max_input_items, remote_images=policy.remote_images)
     return CreateRequest(
         fields=fields,
+        given=[name for name, value in raw.items() if value is not None and name in _KNOWN],
         extras=extras,
         items=items,
         toolset=build_toolset(
@@ -261,38 +275,22 @@ def load_tools(
 def build_response(request: CreateRequest, *, response_id: str, created_at: int) -> Response:
     """Return the response object as it is created: in progress, with the request's parameters echoed."""
     fields = request.fields
-    reasoning = fields.reasoning or {}
-    return Response(
-        id=response_id,
-        created_at=created_at,
-        status="in_progress",
-        background=request.background,
-        instructions=fields.instructions,
-        max_output_tokens=fields.max_output_tokens,
-        max_tool_calls=fields.max_tool_calls,
-        model=request.model,
-        parallel_tool_calls=fields.parallel_tool_calls is not False,
-        previous_response_id=fields.previous_response_id,
-        conversation=None if request.conversation_id is None else ConversationRef(id=request.conversation_id),
-        presence_penalty=fields.presence_penalty or 0,
-        frequency_penalty=fields.frequency_penalty or 0,
-        prompt_cache_key=fields.prompt_cache_key,
-        reasoning={"effort": None, "summary": None, **reasoning},
-        safety_identifier=fields.safety_identifier,
-        store=request.store,
-        temperature=1.0 if fields.temperature is None else fields.temperature,
-        text={
-            "format": {"type": "text"},
-            **{key: value for key, value in (fields.text or {}).items() if value is not None},
-        },
-        tool_choice="auto" if fields.tool_choice is None else fields.tool_choice,
-        tools=request.toolset.echo,
-        top_logprobs=fields.top_logprobs or 0,
-        top_p=1.0 if fields.top_p is None else fields.top_p,
-        truncation=fields.truncation or "disabled",
-        user=fields.user,
-        metadata=fields.metadata or {},
-    )
+    # The fewer keywords the better: for each of them, a Struct's making looks through all of its fields.
+    response = Response(id=response_id, created_at=created_at, status="in_progress", model=request.model)
+    for name in request.given:
+        if name in _ECHOED:
+            setattr(response, name, getattr(fields, name))
+    response.background = request.background
+    response.reasoning = {"effort": None, "summary": None}
+    if fields.reasoning:
+        response.reasoning |= fields.reasoning
+    response.text = {"format": {"type": "text"}}
+    if fields.text:
+        response.text |= {key: value for key, value in fields.text.items() if value is not None}
+    response.tools = request.toolset.echo
+    if request.conversation_id is not None:
+        response.conversation = ConversationRef(id=request.conversation_id)
+    return response
 
 
 def build_upstream_body(
@@ -309,8 +307,9 @@ def build_upstream_body(
     """
     body: dict[str, Any] = dict(request.extras)
     body["model"] = model
-    given = zip(_FORWARDED, _read_forwarded(request.fields), strict=True)
-    body |= {name: value for name, value in given if value is not None}
+    for name in request.given:
+        if name in _FORWARDED and (value := getattr(request.fields, name)) is not None:
+            body[name] = value
     if offer.tools:
         body["tools"] = offer.tools
         body["tool_choice"] = offer.choice

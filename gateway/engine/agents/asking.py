@@ -82,4 +82,8 @@ def _adapt(request: CreateRequest, agent: Agent, limit: int) -> CreateRequest:
     if text is not None and agent.path != ROOT:
         text = {name: value for name, value in text.items() if name != "format"} or None
     instructions = guidance if not fields.instructions else f"{fields.instructions}\n\n{guidance}"
-    return structs.replace(request, fields=structs.replace(fields, instructions=instructions, text=text))
+    return structs.replace(
+        request,
+        fields=structs.replace(fields, instructions=instructions, text=text),
+        given=[*request.given, "instructions"],
+    )
