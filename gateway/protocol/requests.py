@@ -216,9 +216,7 @@ def check_request(
     agents = None
     if fields.multi_agent is not None:
         agents = read_agents(fields, fields.multi_agent, policy.agents, has_header=agents_header)
-    unsupported = UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED
-    if not unsupported.keys().isdisjoint(raw):
-        _refuse_unsupported(fields, unsupported)
+    _refuse_unsupported(raw, UNSUPPORTED_ON_WEBSOCKETS if on_websocket else UNSUPPORTED)
     if fields.background and fields.store is False:
         raise _nowhere_to_read()
     extras = {} if _KNOWN.issuperset(raw) else _read_extras(raw, policy)
@@ -369,11 +367,12 @@ def _is_warm_up(fields: CreateFields) -> bool:
     return prewarm if isinstance(prewarm, bool) else fields.generate is False
 
 
-def _refuse_unsupported(fields: CreateFields, unsupported: dict[str, str]) -> None:
-    for name, advice in unsupported.items():
-        value = getattr(fields, name)
-        if value is not None and value is not False and value != []:
-            raise InvalidRequest(f"'{name}' is not supported. {advice}", code="unsupported_parameter", param=name)
+def _refuse_unsupported(raw: dict[str, Any], unsupported: dict[str, str]) -> None:
+    for name, value in raw.items():
+        if name in unsupported and value is not None and value is not False and value != []:
+            raise InvalidRequest(
+                f"'{name}' is not supported. {unsupported[name]}", code="unsupported_parameter", param=name
+            )
 
 
 def _read_extras(raw: dict[str, Any], policy: RequestPolicy) -> dict[str, Any]:
