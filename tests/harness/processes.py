@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 START_SECONDS = 30.0
-STOP_SECONDS = 15.0
+STOP_SECONDS = 25.0
 # Systems give ports from above these to outgoing connections.
 _UNASSIGNED_PORTS = range(15_000, 32_000)
 # Each process of a test run has some of them for itself: between the choice of a port and its use lie seconds.
@@ -113,7 +113,7 @@ class Process:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def await_log(self, *needles: str, timeout: float = 5.0) -> str:
+    def await_log(self, *needles: str, timeout: float = 20.0) -> str:
         """Return the first log line that holds all needles, waiting for it."""
         deadline = time.monotonic() + timeout
         while True:
@@ -126,7 +126,7 @@ class Process:
 
     def _answers(self, path: str) -> bool:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=2, context=self.tls) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=5, context=self.tls) as answer:
                 return answer.status == 200
         except (urllib.error.URLError, OSError):
             return False
@@ -166,7 +166,7 @@ class Gateway(Process):
 
     def rows(self, model: str | None = None) -> int:
         """Return how many responses the database holds, of one model if named."""
-        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=5)) as connection:
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=20)) as connection:
             models = [str(value) for (value,) in connection.execute("SELECT model FROM responses")]
         return len(models) if model is None else models.count(model)
 

@@ -39,7 +39,7 @@ class Request:
     def body(self) -> dict[str, Any]:
         return json.loads(self.raw)
 
-    def seconds_to_notice(self, since: float, timeout: float = 5.0) -> float:
+    def seconds_to_notice(self, since: float, timeout: float = 20.0) -> float:
         """Return how long after `since` the caller hung up; fails when it never did."""
         assert self.left.wait(timeout), f"the upstream call still ran {timeout} s after the client had left"
         assert self.gone_at is not None
@@ -148,7 +148,7 @@ class Upstream:
         """Return the calls for one model in the order of arrival."""
         return [request for request in list(self.requests) if request.body.get("model") == model]
 
-    def await_call(self, model: str, timeout: float = 5.0) -> Request:
+    def await_call(self, model: str, timeout: float = 20.0) -> Request:
         """Return the first call for `model`, waiting for it to arrive."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:

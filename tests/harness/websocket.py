@@ -59,7 +59,7 @@ class WebSocket:
         port: int,
         path: str = RESPONSES,
         headers: Mapping[str, str] | None = None,
-        timeout: float = 10.0,
+        timeout: float = 20.0,
         receive_buffer: int | None = None,
     ) -> None:
         self.frames: list[Frame] = []

@@ -41,6 +41,30 @@ def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield running
 
 
+@pytest.fixture(scope="session")
+def hasty(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that gives the upstream half a second to begin."""
+    settings = {"upstream.first_byte_timeout_seconds": "0.5"}
+    with Gateway(tmp_path_factory.mktemp("hasty"), upstream.url, settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def impatient(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that gives the upstream, once it has begun, half a second of silence."""
+    settings = {"upstream.idle_timeout_seconds": "0.5"}
+    with Gateway(tmp_path_factory.mktemp("impatient"), upstream.url, settings) as running:
+        yield running
+
+
+@pytest.fixture
+def serving(request: pytest.FixtureRequest) -> Gateway:
+    """The gateway for a fault of the upstream: the one limit that is to end is short, and no other."""
+    stalls, begun = "stalls" in request.node.name, "stalls mid stream" in request.node.name
+    running: Gateway = request.getfixturevalue("impatient" if begun else "hasty" if stalls else "gateway")
+    return running
+
+
 @pytest.fixture
 def start_gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStarter]:
     """Starts gateways of the test's own."""

@@ -18,13 +18,13 @@ from postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 SETTINGS = {
-    "storage.lease_seconds": "1",
+    "storage.lease_seconds": "3",
     "background.heartbeat_seconds": "0.1",
     "background.poll_interval_seconds": "0.05",
     "server.drain_seconds": "0.2",
     "server.close_grace_seconds": "1",
 }
-LONG = 15.0
+LONG = 20.0
 Json = dict[str, Any]
 
 

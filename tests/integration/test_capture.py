@@ -14,7 +14,7 @@ from harness.websocket import WebSocket
 
 
 def await_captures(folder: Path, count: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while len(files := sorted(folder.glob("*.json"))) < count:
         assert time.monotonic() < deadline
         time.sleep(0.01)

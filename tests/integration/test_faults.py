@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -14,14 +14,6 @@ from harness.upstream import Reply, Request, Script, Upstream
 
 TEXT = "the first words and the rest"
 HTML = b"<html><body>Bad gateway</body></html>"
-
-
-@pytest.fixture(scope="module")
-def hasty(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that gives the upstream half a second of silence."""
-    settings = {"upstream.first_byte_timeout_seconds": "0.5", "upstream.idle_timeout_seconds": "0.5"}
-    with Gateway(tmp_path_factory.mktemp("hasty"), upstream.url, settings) as running:
-        yield running
 
 
 def begin(then: Callable[[Reply], object]) -> Script:
@@ -140,8 +132,8 @@ def expect_no_harm(gateway: Gateway, upstream: Upstream, model: str) -> None:
 
 @pytest.mark.checklist(33, 35, 37, 38)
 @pytest.mark.parametrize("fault", BEGUN, ids=lambda fault: fault.name)
-def test_a_stream_that_breaks_ends_as_failed(hasty: Gateway, upstream: Upstream, fault: Fault) -> None:
-    model, answer = ask(hasty, upstream, fault)
+def test_a_stream_that_breaks_ends_as_failed(serving: Gateway, upstream: Upstream, fault: Fault) -> None:
+    model, answer = ask(serving, upstream, fault)
     assert answer.status == 200, answer.body
     assert judge_stream(answer.body) == []
     assert answer.final["status"] == "failed"
@@ -151,13 +143,13 @@ def test_a_stream_that_breaks_ends_as_failed(hasty: Gateway, upstream: Upstream,
     assert fault.code in (None, error["code"])
     assert fault.words in error["message"]
     assert error["message"]
-    expect_no_harm(hasty, upstream, model)
+    expect_no_harm(serving, upstream, model)
 
 
 @pytest.mark.checklist(32, 56)
 @pytest.mark.parametrize("fault", REFUSED, ids=lambda fault: f"{fault.name}, {'stream' if fault.stream else 'JSON'}")
-def test_a_call_that_never_began_gets_a_status(hasty: Gateway, upstream: Upstream, fault: Fault) -> None:
-    model, answer = ask(hasty, upstream, fault)
+def test_a_call_that_never_began_gets_a_status(serving: Gateway, upstream: Upstream, fault: Fault) -> None:
+    model, answer = ask(serving, upstream, fault)
     assert answer.status == fault.status, answer.body
     error = answer.error
     assert isinstance(error["code"], str)
@@ -166,12 +158,12 @@ def test_a_call_that_never_began_gets_a_status(hasty: Gateway, upstream: Upstrea
     assert fault.words in error["message"]
     assert error["message"]
     assert "Traceback" not in answer.body.decode()
-    expect_no_harm(hasty, upstream, model)
+    expect_no_harm(serving, upstream, model)
 
 
-def test_retry_after_reaches_the_caller(hasty: Gateway, upstream: Upstream) -> None:
+def test_retry_after_reaches_the_caller(serving: Gateway, upstream: Upstream) -> None:
     model = upstream.script("limits politely", refuse(429, "slow down", Retry_After="7"))
-    assert create(hasty.port, {"model": model, "input": "hi"}).headers["retry-after"] == "7"
+    assert create(serving.port, {"model": model, "input": "hi"}).headers["retry-after"] == "7"
 
 
 def test_no_upstream_at_all(start_gateway: Callable[..., Gateway]) -> None:

@@ -19,14 +19,12 @@ SETTINGS = {
     "upstream.passthrough": json.dumps(PATHS),
     "upstream.api_key": "the-gateways-own-key",
     "upstream.forward_headers": '["x-tenant"]',
-    "upstream.idle_timeout_seconds": "1.5",
     "upstream.breaker_failures": "0",
     "server.max_request_body_bytes": "100000",
-    "server.send_deadline_seconds": "0.5",
     "server.socket_send_buffer_bytes": "4096",
 }
-# The target is 0.1 s; a loaded machine gets some slack, and `-rP` shows the time measured.
-NOTICE_SECONDS = 1.0
+# The target is 0.1 s; a loaded machine gets much slack, and `-rP` shows the time measured.
+NOTICE_SECONDS = 10.0
 # A byte of every kind, and nothing that is JSON.
 BINARY = bytes(range(256)) * 300
 
@@ -50,6 +48,14 @@ def relaying(engine, admin_port, tmp_path_factory):
         yield running
 
 
+@pytest.fixture(scope="module")
+def hasty(engine, tmp_path_factory):
+    """A gateway whose limits are to end: for a server that falls silent, and for a client that does not read."""
+    limits = {"upstream.idle_timeout_seconds": "1.5", "server.send_deadline_seconds": "0.5"}
+    with Gateway(tmp_path_factory.mktemp("hasty"), engine.url, {**SETTINGS, **limits}) as running:
+        yield running
+
+
 @pytest.fixture
 def call(relaying):
     with closing(Client(relaying.port)) as client:
@@ -58,7 +64,7 @@ def call(relaying):
 
 def last(engine):
     request = engine.requests[-1]
-    assert request.ended.wait(5)
+    assert request.ended.wait(20)
     return request
 
 
@@ -71,7 +77,7 @@ def answers(body, status=200, content_type="application/json", **headers):
 
 def open_post(port, path, body=b"{}", receive_buffer=None):
     connection = socket.socket()
-    connection.settimeout(10)
+    connection.settimeout(30)
     if receive_buffer is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     connection.connect(("127.0.0.1", port))
@@ -136,7 +142,7 @@ def test_a_stream_arrives_piece_by_piece_and_unchanged(engine, relaying):
         await reply.end()
 
     engine.route(CHAT, script)
-    connection = http.client.HTTPConnection("127.0.0.1", relaying.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", relaying.port, timeout=30)
     with closing(connection):
         connection.request("POST", CHAT, b'{"stream":true}')
         # The head is there before any of the body is.
@@ -272,7 +278,9 @@ def test_a_web_page_of_another_origin_is_kept_out(call):
 
 
 @pytest.mark.parametrize(("length", "how"), [(None, "cut"), (100, "cut"), (None, "silent")])
-def test_an_answer_that_breaks_off_never_looks_whole(engine, relaying, length, how):
+def test_an_answer_that_breaks_off_never_looks_whole(engine, request, length, how):
+    gateway = request.getfixturevalue("hasty" if how == "silent" else "relaying")
+
     async def script(request, reply):
         await reply.head(200, "text/event-stream", length)
         await reply.send(b"data: 1\n\n")
@@ -282,14 +290,14 @@ def test_an_answer_that_breaks_off_never_looks_whole(engine, relaying, length, h
 
     engine.route(CHAT, script)
     with (
-        closing(Client(relaying.port)) as client,
+        closing(Client(gateway.port)) as client,
         pytest.raises((http.client.IncompleteRead, ConnectionError)) as caught,
     ):
         client.call("POST", CHAT, b"{}")
     if isinstance(caught.value, http.client.IncompleteRead):
         assert caught.value.partial.endswith(b"data: 1\n\n") or not caught.value.partial
-    assert relaying.await_log("/v1/chat/completions failed", '"warning"')
-    assert "Traceback" not in relaying.log
+    assert gateway.await_log("/v1/chat/completions failed", '"warning"')
+    assert "Traceback" not in gateway.log
 
 
 def test_a_server_that_gives_no_answer_at_all(engine, call):
@@ -324,7 +332,7 @@ def test_a_client_that_leaves_ends_the_call_at_once(engine, relaying, started):
     relaying.await_log('"status":499', CHAT)
 
 
-def test_a_client_that_stops_reading_holds_the_server_back_and_is_left(engine, relaying):
+def test_a_client_that_stops_reading_holds_the_server_back_and_is_left(engine, hasty):
     sent = 0
 
     async def script(request, reply):
@@ -336,11 +344,11 @@ def test_a_client_that_stops_reading_holds_the_server_back_and_is_left(engine, r
 
     engine.route(CHAT, script)
     before = len(engine.requests)
-    with open_post(relaying.port, CHAT, receive_buffer=4096) as connection:
+    with open_post(hasty.port, CHAT, receive_buffer=4096) as connection:
         read_until(connection, b"\r\n\r\n")
         assert len(engine.requests) == before + 1
         # Aborted by the send deadline; until then only what buffers on the way hold has been taken.
-        assert engine.requests[-1].left.wait(10)
+        assert engine.requests[-1].left.wait(20)
     assert sent < 30_000_000
 
 

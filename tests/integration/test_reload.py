@@ -42,7 +42,7 @@ class Live:
             self.file.write_text(text)
         before = len(self.reports())
         self.gateway.signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 20
         while len(self.reports()) == before:
             assert time.monotonic() < deadline, self.gateway.log
             time.sleep(0.02)
@@ -230,7 +230,7 @@ def test_a_hangup_during_the_start_is_kept(upstream: Upstream, tmp_path: Path) -
     gateway = Gateway(tmp_path, upstream.url)
     starting = threading.Thread(target=gateway.start, args=("/livez",))
     starting.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 20
     # From here on the process holds the signal back: it is the first thing that `serve` does.
     while not (gateway.running and _holds_back_hangups(gateway.pid)):
         assert time.monotonic() < deadline

@@ -354,7 +354,7 @@ def test_a_client_that_leaves_ends_its_calls(running, upstream, tools, way):
 def test_a_tool_that_calls_itself_by_way_of_the_gateway_runs_into_the_bounds(running, upstream, tools):
     """Each depth holds a place; with none left the innermost waits, until the outermost call has had its time."""
     config = running.gateway.config
-    few = structs.replace(config.tools, max_concurrent_materializations=3, call_timeout_seconds=0.2)
+    few = structs.replace(config.tools, max_concurrent_materializations=3, call_timeout_seconds=1.5)
     running.do(lambda: running.gateway.reload(structs.replace(config, tools=few)))
     model = upstream.script("recursion", call_then_answer)
     body = json.dumps({"model": model, "input": "hi", "tools": [MCP]}).encode()

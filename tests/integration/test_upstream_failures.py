@@ -23,7 +23,7 @@ STREAM = b"".join(says("well").frames())
 
 
 def get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=20) as answer:
         return answer.read()
 
 
@@ -32,15 +32,6 @@ def ask(gateway: Gateway, model: str, *, stream: bool = False) -> Answer:
 
 
 # ---------------------------------------------------------------- answers that lie
-
-
-@pytest.fixture(scope="module")
-def hasty(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that gives the upstream half a second of silence and two seconds in all, and never leaves it alone."""
-    settings = {"idle_timeout_seconds": "0.5", "total_timeout_seconds": "2", "breaker_failures": "0"}
-    flags = {f"upstream.{key}": value for key, value in settings.items()}
-    with Gateway(tmp_path_factory.mktemp("hasty"), upstream.url, flags) as running:
-        yield running
 
 
 async def promise_too_much(request: Request, reply: Reply) -> None:
@@ -58,7 +49,7 @@ async def drip(request: Request, reply: Reply) -> None:
     await reply.head(200, "application/json")
     while True:
         await reply.send(b" ")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
 
 
 async def send_a_line_without_end(request: Request, reply: Reply) -> None:
@@ -78,29 +69,30 @@ def expect_health(gateway: Gateway, upstream: Upstream, model: str) -> None:
 @pytest.mark.parametrize(
     ("script", "code"), [(promise_too_much, "upstream_error"), (promise_too_little, "upstream_invalid_body")]
 )
-def test_a_false_length(hasty: Gateway, upstream: Upstream, script: Script, code: str) -> None:
+def test_a_false_length(gateway: Gateway, upstream: Upstream, script: Script, code: str) -> None:
     model = upstream.script(script.__name__, script)
-    answer = ask(hasty, model)
+    answer = ask(gateway, model)
     assert (answer.status, answer.error["code"]) == (502, code), answer.body
-    expect_health(hasty, upstream, model)
+    expect_health(gateway, upstream, model)
 
 
-def test_a_mebibyte_without_a_line_break(hasty: Gateway, upstream: Upstream) -> None:
+def test_a_mebibyte_without_a_line_break(gateway: Gateway, upstream: Upstream) -> None:
     model = upstream.script("line without end", send_a_line_without_end)
-    answer = ask(hasty, model, stream=True)
+    answer = ask(gateway, model, stream=True)
     assert judge_stream(answer.body) == []
     assert (answer.status, answer.final["status"]) == (200, "failed")
     assert "without a terminal event" in answer.final["error"]["message"]
-    expect_health(hasty, upstream, model)
+    expect_health(gateway, upstream, model)
 
 
-def test_a_body_that_drips_for_ever(hasty: Gateway, upstream: Upstream) -> None:
+def test_a_body_that_drips_for_ever(start_gateway: Callable[..., Gateway], upstream: Upstream) -> None:
+    gateway = start_gateway({"upstream.idle_timeout_seconds": "1.5", "upstream.total_timeout_seconds": "2"})
     model = upstream.script("drip", drip)
-    answer = ask(hasty, model)
+    answer = ask(gateway, model)
     assert (answer.status, answer.error["code"]) == (504, "upstream_timeout")
     assert "total_timeout_seconds" in answer.error["message"]
-    assert upstream.await_call(model).left.wait(5)
-    expect_health(hasty, upstream, model)
+    assert upstream.await_call(model).left.wait(20)
+    expect_health(gateway, upstream, model)
 
 
 # ---------------------------------------------------------------- the breaker and the retries

@@ -54,18 +54,10 @@ STREAMED = [fault for fault in REFUSED if fault.stream]
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 
 
-@pytest.fixture(scope="module")
-def hasty(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that gives the upstream half a second of silence."""
-    settings = {"upstream.first_byte_timeout_seconds": "0.5", "upstream.idle_timeout_seconds": "0.5"}
-    with Gateway(tmp_path_factory.mktemp("hasty"), upstream.url, settings) as running:
-        yield running
-
-
 @pytest.fixture
-def socket(hasty: Gateway, upstream: Upstream) -> Iterator[WebSocket]:
+def socket(serving: Gateway, upstream: Upstream) -> Iterator[WebSocket]:
     """A connection that serves on after the test."""
-    with WebSocket(hasty.port) as running:
+    with WebSocket(serving.port) as running:
         yield running
         told(running, upstream.script("ws healthy", says("well")))
 
@@ -77,7 +69,7 @@ def socket(hasty: Gateway, upstream: Upstream) -> Iterator[WebSocket]:
 @pytest.mark.parametrize("lane", [None, "a"])
 @pytest.mark.parametrize("fault", BEGUN, ids=lambda fault: fault.name)
 def test_a_turn_that_breaks_ends_as_failed(
-    hasty: Gateway, socket: WebSocket, upstream: Upstream, fault: Fault, lane: str | None
+    serving: Gateway, socket: WebSocket, upstream: Upstream, fault: Fault, lane: str | None
 ) -> None:
     model = upstream.script(f"ws {fault.name} {lane}", fault.script)
     fields = {} if lane is None else {"stream_id": lane}
@@ -87,8 +79,8 @@ def test_a_turn_that_breaks_ends_as_failed(
     assert deltas(events) == TEXT[:15]
     assert final(events)["output"][0]["content"][0]["text"] == TEXT[:15]
     assert fault.words in final(events)["error"]["message"]
-    assert hasty.rows(model) == 0
-    with client(hasty.port) as caller:
+    assert serving.rows(model) == 0
+    with client(serving.port) as caller:
         assert caller.get(f"/v1/responses/{id_of(events)}").status == 404
     refused(socket, model, id_of(events), **fields)
 
@@ -97,10 +89,10 @@ def test_a_turn_that_breaks_ends_as_failed(
 @pytest.mark.parametrize("lane", [None, "a"])
 @pytest.mark.parametrize("fault", STREAMED, ids=lambda fault: fault.name)
 def test_a_turn_that_never_began_is_an_error_with_a_status(
-    hasty: Gateway, socket: WebSocket, upstream: Upstream, fault: Fault, lane: str | None
+    serving: Gateway, socket: WebSocket, upstream: Upstream, fault: Fault, lane: str | None
 ) -> None:
     model = upstream.script(f"ws refused {fault.name} {lane}", fault.script)
-    answer = create(hasty.port, {"model": model, "input": "hi", "stream": True})
+    answer = create(serving.port, {"model": model, "input": "hi", "stream": True})
     (event,) = ask(socket, model, **({} if lane is None else {"stream_id": lane}))
     expect_tags([event], lane)
     assert (event["type"], event["status"]) == ("error", fault.status)
@@ -108,7 +100,7 @@ def test_a_turn_that_never_began_is_an_error_with_a_status(
     assert fault.code in (None, event["error"]["code"])
     assert fault.words in event["error"]["message"]
     assert "sequence_number" not in event
-    assert hasty.rows(model) == 0
+    assert serving.rows(model) == 0
 
 
 @pytest.mark.checklist(56)
@@ -146,7 +138,7 @@ def test_what_is_no_event_of_ours_is_passed_over(socket: WebSocket, upstream: Up
 @pytest.mark.checklist(36, 38)
 @pytest.mark.parametrize("transport", ["JSON", "SSE", "WebSocket"])
 def test_a_length_limit_is_told_the_same_everywhere(
-    hasty: Gateway, socket: WebSocket, upstream: Upstream, transport: str
+    serving: Gateway, socket: WebSocket, upstream: Upstream, transport: str
 ) -> None:
     model = upstream.script("ws cut by length", EngineAnswer([message("half of")], status="incomplete"))
     if transport == "WebSocket":
@@ -155,7 +147,7 @@ def test_a_length_limit_is_told_the_same_everywhere(
         assert events[-1]["type"] == "response.incomplete"
         response = final(events)
     else:
-        answer = create(hasty.port, {"model": model, "input": "hi", "stream": transport == "SSE"})
+        answer = create(serving.port, {"model": model, "input": "hi", "stream": transport == "SSE"})
         response = answer.final if transport == "SSE" else answer.json
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert response["output"][0]["content"][0]["text"] == "half of"
@@ -168,21 +160,21 @@ def test_a_length_limit_is_told_the_same_everywhere(
     ids=["text", "call", "all", "nothing"],
 )
 def test_what_is_kept_is_what_was_streamed(
-    hasty: Gateway, socket: WebSocket, upstream: Upstream, items: list[dict[str, Any]]
+    serving: Gateway, socket: WebSocket, upstream: Upstream, items: list[dict[str, Any]]
 ) -> None:
     model = upstream.script(f"ws kept {len(json.dumps(items))}", EngineAnswer(items))
     events = ask(socket, model, tools=[FUNCTION], stream_id="a")
     expect_sound(events, "a")
     ids = {event["response"]["id"] for event in events if "response" in event}
     assert len(ids) == 1
-    with client(hasty.port) as caller:
+    with client(serving.port) as caller:
         assert caller.get(f"/v1/responses/{ids.pop()}").json == final(events)
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert done == final(events)["output"]
 
 
 @pytest.mark.checklist(61)
-def test_an_engine_may_repeat_its_ids(hasty: Gateway, socket: WebSocket, upstream: Upstream) -> None:
+def test_an_engine_may_repeat_its_ids(serving: Gateway, socket: WebSocket, upstream: Upstream) -> None:
     model = upstream.script("ws same ids", EngineAnswer([call("f", "{}", "call_1")]))
     parent, output_ids = None, set()
     for _ in range(3):
@@ -194,7 +186,7 @@ def test_an_engine_may_repeat_its_ids(hasty: Gateway, socket: WebSocket, upstrea
         parent = final(events)
         output_ids.add(parent["output"][0]["id"])
     assert len(output_ids) == 3
-    assert hasty.rows(model) == 3
+    assert serving.rows(model) == 3
 
 
 @pytest.mark.checklist(40)

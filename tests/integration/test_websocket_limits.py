@@ -271,7 +271,7 @@ def test_an_upstream_that_breaks_a_limit_is_left_at_once(narrow: WebSocket, upst
 
     events = ask(narrow, upstream.script("ws endless line", endless_line))
     expect_breach(events, LINE, SMALL[LINE])
-    assert upstream.await_call("ws endless line").left.wait(5)
+    assert upstream.await_call("ws endless line").left.wait(20)
 
 
 # ---------------------------------------------------------------- rows 39, 40 and 59: hardly room for an event

@@ -84,7 +84,7 @@ def texts_sent(upstream: Upstream, model: str, call: int = -1) -> list[str]:
     return [given] if isinstance(given, str) else [text_of(item) for item in given]
 
 
-def await_calls(upstream: Upstream, model: str, number: int, timeout: float = 5.0) -> list[Request]:
+def await_calls(upstream: Upstream, model: str, number: int, timeout: float = 20.0) -> list[Request]:
     """Return so many calls for a model, waiting for the last one."""
     deadline = time.monotonic() + timeout
     while len(calls := upstream.calls(model)) < number:
