@@ -163,8 +163,7 @@ class Inference:
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
         """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
         telling = self._telling
-        round_, ingest, keep = telling.round, self._ingest, telling.outbox.add
-        ingest_delta, keep_delta = self._turn.ingest_delta, telling.outbox.add_delta
+        round_, ingest, keep, keep_delta = telling.round, self._ingest, telling.outbox.add, telling.outbox.add_delta
         tells = telling.channel is not None
         for name, data in blocks:
             if (not data or data[0] != _BRACE) and data.strip() in _NO_EVENTS:
@@ -175,7 +174,8 @@ class Inference:
             if type(event) is Unknown:
                 self._metrics.unknown_events_total.inc()
                 continue
-            if round_.flow is not None and (delta := ingest_delta(round_, event)) is not None:
+            flow = round_.flow
+            if flow is not None and (delta := flow.tell(event)) is not None:
                 if tells:
                     keep_delta(delta)
                 continue

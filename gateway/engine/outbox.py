@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from gateway.engine.delivery import EncodedEvent
 from gateway.protocol import codec, events
 from gateway.protocol.errors import ResourceLimitExceeded
-from gateway.protocol.events import Event
+from gateway.protocol.events import NAMES, Event
 from gateway.protocol.limits import Limits
 from gateway.protocol.turn import Turn
 from gateway.telemetry.metrics import Metrics
@@ -78,22 +78,26 @@ class Outbox:
             raise self._refuse(event.sequence_number)
         return data
 
-    def add(self, event: Event, data: bytes | None = None) -> None:
-        """Keep an event, encoded already or not.
+    def add(self, event: Event) -> None:
+        """Keep an event.
 
         Raises:
             ResourceLimitExceeded: as `encode`.
         """
-        kind = type(event)
-        if data is None:
-            data = codec.encode(event)
-            if len(data) > self._longest:
+        kind, data = type(event), codec.encode(event)
+        size = len(data)
+        if size > self._largest:
+            if size > self._longest:
                 raise self._refuse(event.sequence_number)
-        if len(data) > self._largest:
-            self._largest = len(data)
+            self._largest = size
         if not self.first_delta and kind in _TOLD_DELTAS:
             self._note_first()
-        self._batch.append((events.NAMES[kind], data))
+        self._batch.append((NAMES[kind], data))
+
+    def add_encoded(self, event: Event, data: bytes) -> None:
+        """Keep an event of which `encode` has made its JSON."""
+        self._largest = max(self._largest, len(data))
+        self._batch.append((NAMES[type(event)], data))
 
     def add_delta(self, event: EncodedEvent) -> None:
         """Keep the delta that the turn has just told, encoded already.
@@ -115,7 +119,7 @@ class Outbox:
         for event in forms:
             data = codec.encode(event)
             if len(data) <= self._longest or isinstance(event, events.ErrorEvent):
-                self.add(event, data)
+                self.add_encoded(event, data)
                 return
 
     def take(self) -> list[EncodedEvent]:

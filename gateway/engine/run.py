@@ -184,7 +184,7 @@ class Run:
         except Exception:
             self._turn.rewind(event.sequence_number)
             raise
-        self._outbox.add(event, data)
+        self._outbox.add_encoded(event, data)
         await channel.end(self._outbox.take())
         self._count_end(response.status)
 

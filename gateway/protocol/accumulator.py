@@ -19,16 +19,8 @@ from gateway.protocol.flow import Flow
 from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.ledger import VALUE_BYTES, Ledger, charge, text_bytes
 from gateway.protocol.naming import Naming
-from gateway.protocol.parts import (
-    OpaquePart,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    SummaryPart,
-    TextPart,
-    charge_new,
-    part_text,
-)
+from gateway.protocol.numbering import Numbering
+from gateway.protocol.parts import OpaquePart, Part, ReasoningPart, RefusalPart, SummaryPart, TextPart, part_text
 from gateway.protocol.slots import MessageSlot, OpaqueSlot, ReasoningSlot, Slot, kind_of_part
 from gateway.protocol.upstream_events import text_of
 
@@ -43,6 +35,7 @@ class Accumulator:
 
     Args:
         ledger: charged for everything retained.
+        numbers: of the events, for those that are written without coming back here.
         mint: returns a new id for a prefix.
         carriage: names of carried tools.
         used_call_ids: call ids of the effective input; those of new calls are added.
@@ -58,12 +51,14 @@ class Accumulator:
     def __init__(
         self,
         ledger: Ledger,
+        numbers: Numbering,
         mint: Callable[[str], str],
         carriage: Carriage,
         used_call_ids: set[str],
         summary_mode: SummaryMode = "off",
     ) -> None:
         self._ledger = ledger
+        self._numbers = numbers
         self._naming = self.NAMING(mint, carriage, used_call_ids)
         self._summary_mode = summary_mode
         self._announcer = self.ANNOUNCER()
@@ -103,8 +98,9 @@ class Accumulator:
         for slot in round_.queue:
             self._close(slot)
             slot.end()
-        if not all(slot.ready for slot in round_.queue):
-            raise UpstreamError("The upstream sent a tool call without a name.", code="upstream_invalid_event")
+        for slot in round_.queue:
+            if not slot.ready:
+                raise UpstreamError("The upstream sent a tool call without a name.", code="upstream_invalid_event")
         if truncated and last is not None:
             self._ledger.replace(last, self._charge(last, "incomplete"))
         return self._announcer.end(round_, "incomplete" if truncated else "completed")
@@ -133,7 +129,7 @@ class Accumulator:
     # ------------------------------------------------------------ items
 
     def _on_item_added(self, round_: Round, event: up.ItemAdded) -> list[Event]:
-        if text_of(event.item.get("type")) is None:
+        if not isinstance(event.item.get("type"), str):
             return []
         item_id = text_of(event.item.get("id"))
         known = round_.by_index.get(event.output_index) if event.output_index is not None else None
@@ -151,7 +147,7 @@ class Accumulator:
         item_id = text_of(event.item.get("id"))
         slot = round_.find(item_id, event.output_index)
         if slot is None or (slot.closed and round_.is_another(item_id, event.output_index)):
-            if text_of(event.item.get("type")) is None:
+            if not isinstance(event.item.get("type"), str):
                 return []
             slot = self._open(round_, self._naming.slot_for(event.item), item_id, event.output_index)
         if slot.closed:
@@ -231,37 +227,39 @@ class Accumulator:
 
     # ------------------------------------------------------------ parts
 
-    def _on_part(
-        self, round_: Round, event: PartEvent, until: Literal["open", "close"], kind: type[Part] | None = None
-    ) -> list[Event]:
-        slot = round_.find(event.item_id, event.output_index)
-        kind = kind or kind_of_part(event.part, slot)
-        slot = self._fit(round_, event, kind, slot)
-        if slot.closed:
+    def _on_part_added(self, round_: Round, event: PartEvent, kind: type[Part] | None = None) -> list[Event]:
+        slot, part = self._reach(round_, event, kind)
+        if part is None:
             return []
-        part = self._part(slot, kind, event.index or 0)
-        take = self._begin_part if until == "open" else self._take_part
-        take(slot, part, event.part or {})
-        return self._tell(round_, slot, part, until)
+        if event.part:
+            self._begin_part(slot, part, event.part)
+        return self._announcer.tell_part(round_, slot, part)
+
+    def _on_part_done(self, round_: Round, event: PartEvent, kind: type[Part] | None = None) -> list[Event]:
+        slot, part = self._reach(round_, event, kind)
+        if part is None:
+            return []
+        if event.part:
+            self._take_part(slot, part, event.part)
+        return self._finish(round_, slot, part, close=True)
 
     def _on_text_delta(self, round_: Round, event: up.TextDelta) -> list[Event]:
-        if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
-            part = self._part(slot, TextPart, event.index or 0)
+        if event.logprobs:
+            slot, part = self._reach(round_, event, TextPart)
             if isinstance(part, TextPart) and not part.settled:
                 self._ledger.grow(slot, charge(event.logprobs) - VALUE_BYTES)
                 part.push_logprobs(event.logprobs)
         return self._grow(round_, event, TextPart)
 
     def _on_text_done(self, round_: Round, event: up.TextDone) -> list[Event]:
-        if event.logprobs and not (slot := self._owner(round_, event, TextPart)).closed:
-            part = self._part(slot, TextPart, event.index or 0)
-            assert isinstance(part, TextPart)
-            self._ledger.grow(slot, part.adopt(None, event.logprobs))
+        if event.logprobs:
+            slot, part = self._reach(round_, event, TextPart)
+            if isinstance(part, TextPart):
+                self._ledger.grow(slot, part.adopt(None, event.logprobs))
         return self._settle(round_, event, TextPart, event.text)
 
     def _on_annotation(self, round_: Round, event: up.AnnotationAdded) -> list[Event]:
-        slot = self._owner(round_, event, TextPart)
-        part = self._part(slot, TextPart, event.index or 0) if not slot.closed else None
+        slot, part = self._reach(round_, event, TextPart)
         if not isinstance(part, TextPart) or part.closed:
             return []
         self._ledger.grow(slot, charge(event.annotation))
@@ -269,54 +267,52 @@ class Accumulator:
         return self._announcer.tell_part(round_, slot, part)
 
     def _grow(self, round_: Round, event: Any, kind: type[Part]) -> list[Event]:
-        slot = self._owner(round_, event, kind)
-        if slot.closed:
+        slot, part = self._reach(round_, event, kind)
+        if part is None:
             return []
-        part = self._part(slot, kind, event.index or 0)
         self._hear(slot, part, event.delta)
         out = self._announcer.tell_part(round_, slot, part)
         if part.flows:
-            round_.flow = Flow(event, slot, part, self._ledger, round_.ref)
+            round_.flow = Flow(event, slot, part, self._ledger, self._numbers, round_.ref)
         return out
 
     def _settle(self, round_: Round, event: Any, kind: type[Part], text: str | None) -> list[Event]:
-        slot = self._owner(round_, event, kind)
-        if slot.closed:
+        slot, part = self._reach(round_, event, kind)
+        if part is None:
             return []
-        part = self._part(slot, kind, event.index or 0)
         self._push(slot, part, part.missing(text))
-        return self._tell(round_, slot, part, "settle")
+        return self._finish(round_, slot, part, close=False)
 
-    def _tell(self, round_: Round, slot: Slot, part: Part, until: Literal["open", "settle", "close"]) -> list[Event]:
-        if until != "open":
-            self._end_part(slot, part)
-            part.settle(close=until == "close")
+    def _finish(self, round_: Round, slot: Slot, part: Part, *, close: bool) -> list[Event]:
+        self._end_part(slot, part)
+        part.settle(close=close)
         return self._announcer.tell_part(round_, slot, part)
 
-    def _owner(self, round_: Round, event: up.Located, kind: type[Part]) -> Slot:
-        return self._fit(round_, event, kind, round_.find(event.item_id, event.output_index))
+    def _reach(self, round_: Round, event: Any, kind: type[Part] | None) -> tuple[Slot, Part | None]:
+        """Return the part that an event is about, and its item; either is opened where it is not known yet.
 
-    def _fit(self, round_: Round, event: up.Located, kind: type[Part], slot: Slot | None) -> Slot:
-        """Return the item that was found for an event, or a new one where it cannot hold that kind of part."""
+        An item that was found but cannot hold that kind of part is another one. Of a closed item there is no part.
+        """
+        slot = round_.find(event.item_id, event.output_index)
+        if kind is None:
+            kind = kind_of_part(event.part, slot)
         fits = ReasoningSlot if kind is ReasoningPart or kind is SummaryPart else MessageSlot
-        if isinstance(slot, fits) and not (slot.closed and event.item_id and event.item_id not in round_.by_id):
-            return slot
-        return self._open(round_, self._naming.slot_for_part(kind), event.item_id, event.output_index)
+        if not isinstance(slot, fits) or (slot.closed and event.item_id and event.item_id not in round_.by_id):
+            slot = self._open(round_, self._naming.slot_for_part(kind), event.item_id, event.output_index)
+        return slot, None if slot.closed else self._part(slot, kind, event.index or 0)
 
     def _part(self, slot: Slot, kind: type[Part], index: int) -> Part:
         if kind is ReasoningPart and self._summary_mode == "instead":
             kind = SummaryPart
         part = slot.find(kind, index)
-        if part is not None:
-            return part
-        part = self._open_part(slot, kind, index)
-        if kind is ReasoningPart and self._summary_mode == "both" and slot.find(SummaryPart, index) is None:
-            part.mirror = self._open_part(slot, SummaryPart, index)
+        if part is None:
+            part = self._open_part(slot, kind, index)
+            if kind is ReasoningPart and self._summary_mode == "both" and slot.find(SummaryPart, index) is None:
+                part.mirror = self._open_part(slot, SummaryPart, index)
         return part
 
     def _open_part(self, slot: Slot, kind: type[Part], index: int) -> Part:
-        first = isinstance(slot, ReasoningSlot) and kind is not SummaryPart and not slot.has_texts
-        self._ledger.grow(slot, charge_new(kind) + (VALUE_BYTES if first else 0))  # type: ignore[arg-type]
+        self._ledger.grow(slot, slot.part_charge(kind))
         return slot.open_part(kind, index)
 
     def _hear(self, slot: Slot, part: Part, delta: str) -> None:
@@ -327,11 +323,13 @@ class Accumulator:
     def _push(self, slot: Slot, part: Part, text: str | None) -> None:
         if not text or part.settled:
             return
-        mirror = part.mirror if part.mirror is not None and not part.mirror.settled else None
-        self._ledger.grow(slot, text_bytes(text) * (1 if mirror is None else 2))
-        part.push(text)
-        if mirror is not None:
+        mirror = part.mirror
+        if mirror is None or mirror.settled:
+            self._ledger.grow(slot, text_bytes(text))
+        else:
+            self._ledger.grow(slot, 2 * text_bytes(text))
             mirror.push(text)
+        part.push(text)
 
     # ------------------------------------------------------------ calls and hosted tools
 
@@ -381,12 +379,12 @@ class Accumulator:
         up.InputDelta: _on_arguments_delta,
         up.ItemAdded: _on_item_added,
         up.ItemDone: _on_item_done,
-        up.PartAdded: lambda self, r, e: self._on_part(r, e, "open"),
-        up.ReasoningPartAdded: lambda self, r, e: self._on_part(r, e, "open", ReasoningPart),
-        up.PartDone: lambda self, r, e: self._on_part(r, e, "close"),
-        up.ReasoningPartDone: lambda self, r, e: self._on_part(r, e, "close", ReasoningPart),
-        up.SummaryPartAdded: lambda self, r, e: self._on_part(r, e, "open", SummaryPart),
-        up.SummaryPartDone: lambda self, r, e: self._on_part(r, e, "close", SummaryPart),
+        up.PartAdded: _on_part_added,
+        up.ReasoningPartAdded: lambda self, r, e: self._on_part_added(r, e, ReasoningPart),
+        up.SummaryPartAdded: lambda self, r, e: self._on_part_added(r, e, SummaryPart),
+        up.PartDone: _on_part_done,
+        up.ReasoningPartDone: lambda self, r, e: self._on_part_done(r, e, ReasoningPart),
+        up.SummaryPartDone: lambda self, r, e: self._on_part_done(r, e, SummaryPart),
         up.TextDone: _on_text_done,
         up.ReasoningDone: lambda self, r, e: self._settle(r, e, ReasoningPart, e.text),
         up.RefusalDone: lambda self, r, e: self._settle(r, e, RefusalPart, e.refusal),

@@ -103,10 +103,7 @@ class Announcer:
 
     def advance(self, round_: Round, slot: Slot) -> list[Event]:
         """Return what is new in one item and, when that closes it, in those behind it."""
-        out: list[Event] = []
-        if round_.queue and round_.queue[0] is slot:
-            self._tell(round_, out)
-        return out
+        return self._tell(round_) if round_.queue and round_.queue[0] is slot else []
 
     def abandon(self, round_: Round) -> list[Event]:
         """Return what a round that broke off owes: the `done` of the held item, or the rest of an open item's texts."""
@@ -125,8 +122,7 @@ class Announcer:
 
     def conclude(self, round_: Round) -> list[Event]:
         """Return what can be told of a round that is at its end, now that one more item is complete."""
-        out: list[Event] = []
-        self._tell(round_, out)
+        out = self._tell(round_)
         if not round_.queue and round_.status is not None:
             out.extend(self.release(round_, round_.status))
         return out
@@ -143,7 +139,8 @@ class Announcer:
         """Return the items the client has been told of, those still open as `incomplete`."""
         return [slot.final if slot.final is not None else slot.render("incomplete") for slot in self._told]
 
-    def _tell(self, round_: Round, out: list[Event]) -> None:
+    def _tell(self, round_: Round) -> list[Event]:
+        out: list[Event] = []
         while round_.queue and (slot := round_.queue[0]).ready:
             if not slot.announced:
                 if round_.held is not None:
@@ -151,8 +148,9 @@ class Announcer:
                 out += self._begin(round_, slot)
             out += slot.flush()
             if not slot.closed or slot.awaits:
-                return
+                break
             round_.held = round_.queue.popleft()
+        return out
 
     def _begin(self, round_: Round, slot: Slot) -> list[Event]:  # noqa: ARG002 - whose round it is matters in trees
         slot.announced = True

@@ -16,7 +16,7 @@ import msgspec
 MAX_DEPTH = 256
 """Deepest nesting of what an engine sends, in arrays and objects."""
 
-_ENCODER = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 _DECODER = msgspec.json.Decoder()
 # A text is taken up to its quote or, unfinished, to its end: it is never looked at twice.
 _TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
@@ -34,12 +34,12 @@ class TooDeepError(ValueError):
 def encode(value: Any) -> bytes:
     """Return compact JSON; text that UTF-8 cannot carry is escaped."""
     try:
-        return _ENCODER.encode(value)
+        return _encode(value)
     except (UnicodeEncodeError, OverflowError):
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
 
 
-encode_ascii = _ENCODER.encode
+encode_ascii = _encode
 """Return an ASCII text as JSON: what is no text, or may hold a surrogate, is for `encode`."""
 
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, ValidationError, field
 
 from gateway.protocol import codec
+from gateway.protocol.errors import UpstreamError
 from gateway.protocol.items import AgentRef
 from gateway.protocol.response import Response
 
@@ -339,9 +340,12 @@ def read_hosted(fields: dict[str, Any], item_id: str) -> HostedEvent:
     """Return a hosted tool's event with our item id; its index is set when it is told.
 
     Raises:
-        msgspec.ValidationError: a required field is missing or of the wrong type.
+        UpstreamError: a required field is missing or of the wrong type.
     """
     given = {name: value for name, value in fields.items() if value is not None}
     own = {**given, "item_id": item_id, "output_index": -1, "sequence_number": -1}
-    event: HostedEvent = codec.convert(own, CATALOGUE[fields["type"]])
+    try:
+        event: HostedEvent = codec.convert(own, CATALOGUE[fields["type"]])
+    except ValidationError as error:
+        raise UpstreamError(f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event") from error
     return event

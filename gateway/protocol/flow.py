@@ -8,6 +8,7 @@ from gateway.protocol import codec
 from gateway.protocol.events import NAMES
 from gateway.protocol.items import AgentRef
 from gateway.protocol.ledger import Ledger, text_bytes
+from gateway.protocol.numbering import Numbering
 from gateway.protocol.parts import Part
 from gateway.protocol.slots import Slot
 from gateway.protocol.upstream_events import TextDelta
@@ -28,15 +29,24 @@ class Flow:
         slot: the item.
         part: the part that grows.
         ledger: charged for the text.
+        numbers: of the events.
         agent: whose text it is, in a tree of agents.
     """
 
     __slots__ = (
-        "_append", "_head", "_index", "_item_id", "_kind", "_ledger", "_middle", "_name", "_output_index", "_slot",
-        "_tail",
+        "_append", "_head", "_index", "_item_id", "_kind", "_ledger", "_middle", "_name", "_numbers", "_output_index",
+        "_slot", "_tail",
     )  # fmt: skip
 
-    def __init__(self, first: Any, slot: Slot, part: Part, ledger: Ledger, agent: AgentRef | UnsetType = UNSET) -> None:
+    def __init__(
+        self,
+        first: Any,
+        slot: Slot,
+        part: Part,
+        ledger: Ledger,
+        numbers: Numbering,
+        agent: AgentRef | UnsetType = UNSET,
+    ) -> None:
         self._kind: type[Any] = type(first)
         self._item_id = first.item_id
         self._output_index = first.output_index
@@ -44,20 +54,17 @@ class Flow:
         self._slot = slot
         self._append = part.append
         self._ledger = ledger
+        self._numbers = numbers
         form = part.empty_delta(slot)
         form.agent = agent
         self._name = NAMES[type(form)]
         self._head, _, rest = codec.encode(form).partition(_NO_NUMBER)
         self._middle, _, self._tail = rest.rpartition(_NO_TEXT)
 
-    def tell(self, event: Any, number: int) -> tuple[bytes, bytes] | None:
-        """Return `type` and JSON of the client's event for a delta that goes on with the text.
+    def tell(self, event: Any) -> tuple[bytes, bytes] | None:
+        """Take an engine's event that goes on with the text; returns `type` and JSON of the client's event, numbered.
 
-        For any other event it is None, and nothing is done.
-
-        Args:
-            event: what the engine said.
-            number: the sequence number of the client's event.
+        For any other event it is None, and nothing is done: `Turn.ingest` takes it.
 
         Raises:
             ResourceLimitExceeded: the ledger refused the text.
@@ -81,4 +88,7 @@ class Flow:
             size, text = text_bytes(delta), codec.encode(delta)
         self._ledger.grow(self._slot, size)
         self._append(delta)
+        numbers = self._numbers
+        number = numbers.next
+        numbers.next = number + 1
         return self._name, b"%b:%d,%b%b%b" % (self._head, number, self._middle, text, self._tail)

@@ -4,7 +4,7 @@ A part knows what it holds and how much of it the client has seen. `flush` retur
 part that was streamed, one that waited its turn and one that came as a finished snapshot take the same way out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -40,7 +40,10 @@ class Part:
         mirror: a twin that repeats this text in another form, or None.
         opening: the engine's object of the part when it was added, if that held anything; it speaks last.
         half: the first half of a surrogate pair, kept until its other half comes, else empty.
+        annotations: of the text, where it can have any.
     """
+
+    annotations: Sequence[Any] = ()
 
     __slots__ = (
         "_chunks", "_pending", "_said_done", "_said_text", "announced", "closed", "half", "index", "mirror", "opening",
@@ -76,14 +79,7 @@ class Part:
     @property
     def flows(self) -> bool:
         """Whether the client has seen everything of this part, and a delta is all there is to tell."""
-        return (
-            self.announced
-            and not self.settled
-            and not self._pending
-            and not self.half
-            and self.opening is None
-            and self.mirror is None
-        )
+        return self.announced and not (self.settled or self._pending or self.half or self.opening or self.mirror)
 
     @property
     def append(self) -> Callable[[str], None]:
@@ -143,10 +139,10 @@ class Part:
             self.announced = True
             out += self._added(owner)
         if self._pending:
-            text = self._pending[0] if len(self._pending) == 1 else "".join(self._pending)
+            out.append(self._delta("".join(self._pending), owner))
             self._pending.clear()
-            out.append(self._delta(text, owner))
-        out += self._details(owner)
+        if self.annotations:
+            out += self._annotate(owner)
         if self.settled and not self._said_text:
             self._said_text = True
             out.append(self._text_done(owner))
@@ -179,8 +175,8 @@ class Part:
     def _text_done(self, owner: Owner) -> Event:
         raise NotImplementedError
 
-    def _details(self, owner: Owner) -> list[Event]:  # noqa: ARG002
-        return []
+    def _annotate(self, owner: Owner) -> list[Event]:
+        raise NotImplementedError
 
     def _done(self, owner: Owner) -> list[Event]:
         return [
@@ -210,7 +206,7 @@ class TextPart(Part):
         self._logprobs_pending: list[Any] = []
 
     def push_logprobs(self, logprobs: list[Any]) -> None:
-        """Append the log probabilities that belong to the text pushed last."""
+        """Append the log probabilities of the text pushed last."""
         self.logprobs.extend(logprobs)
         self._logprobs_pending.extend(logprobs)
 
@@ -257,19 +253,17 @@ class TextPart(Part):
             output_index=owner.output_index,
         )
 
-    def _details(self, owner: Owner) -> list[Event]:
-        first, self._annotations_said = self._annotations_said, len(self.annotations)
-        if first == self._annotations_said:
-            return []
+    def _annotate(self, owner: Owner) -> list[Event]:
+        said, self._annotations_said = self._annotations_said, len(self.annotations)
         return [
             events.AnnotationAdded(
                 content_index=self.index,
                 annotation_index=number,
-                annotation=self.annotations[number],
+                annotation=annotation,
                 item_id=owner.id,
                 output_index=owner.output_index,
             )
-            for number in range(first, self._annotations_said)
+            for number, annotation in enumerate(self.annotations[said:], said)
         ]
 
 

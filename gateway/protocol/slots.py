@@ -20,6 +20,7 @@ from gateway.protocol.parts import (
     RefusalPart,
     SummaryPart,
     TextPart,
+    charge_new,
     list_objects,
 )
 from gateway.protocol.upstream_events import text_of
@@ -71,11 +72,6 @@ class Slot:
         """The type the engine's snapshots of the item have."""
         raise NotImplementedError
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether a part other than a summary has been opened."""
-        return self._counts[0] > 0
-
     def render(self, status: Status) -> OutputItem:
         """Return the item as it stands."""
         raise NotImplementedError
@@ -91,6 +87,10 @@ class Slot:
     def opening_charge(self) -> int:
         """Return the charge of the item as it is opened, without any part."""
         return self.charge()
+
+    def part_charge(self, kind: type[Part]) -> int:
+        """Return the charge of one more part, without its text."""
+        return charge_new(kind)  # type: ignore[arg-type]
 
     def find(self, kind: type[Part], index: int) -> Part | None:
         """Return the part the engine calls `index`, or None."""
@@ -195,6 +195,11 @@ class ReasoningSlot(Slot):
     def engine_type(self) -> str:
         """Reasoning is what it is."""
         return "reasoning"
+
+    def part_charge(self, kind: type[Part]) -> int:
+        """Return the charge of one more part; before the first of its texts the item has no list of them."""
+        first = kind is not SummaryPart and not self._counts[0]
+        return super().part_charge(kind) + (VALUE_BYTES if first else 0)
 
     def read_parts(self, item: dict[str, Any]) -> Iterable[GivenPart]:
         """Yield the texts and the summaries."""

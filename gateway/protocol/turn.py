@@ -6,7 +6,7 @@ A turn never awaits and reads no clock: time comes as an argument, ids from the 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from msgspec import Raw, ValidationError, structs
+from msgspec import Raw, structs
 
 from gateway.protocol import codec, events
 from gateway.protocol import upstream_events as up
@@ -25,6 +25,7 @@ from gateway.protocol.ledger import Ledger
 from gateway.protocol.lifecycle import Phase, move
 from gateway.protocol.limits import Limits
 from gateway.protocol.minimal_error import minimal_error
+from gateway.protocol.numbering import Numbering
 from gateway.protocol.response import (
     EncodedResponse,
     IncompleteDetails,
@@ -72,7 +73,7 @@ class Turn:
         self.response = response
         self.ledger = Ledger(limits.max_retained_bytes)
         self.phase = Phase.ADMITTED
-        self._next = 0
+        self._numbers = Numbering()
         # Events made but not handed over yet; what an error leaves here is owed before the terminal.
         self._owed: list[Event] = []
         self.usage: Usage | None = None
@@ -80,6 +81,7 @@ class Turn:
         self._mint = mint
         self._items = self.ITEMS(
             self.ledger,
+            self._numbers,
             mint,
             carriage or Carriage(),
             used_call_ids if used_call_ids is not None else set(),
@@ -94,7 +96,7 @@ class Turn:
     @property
     def next_number(self) -> int:
         """The sequence number of the next event."""
-        return self._next
+        return self._numbers.next
 
     # ------------------------------------------------------------ the way in
 
@@ -103,7 +105,7 @@ class Turn:
         self.phase = move(self.phase, Phase.QUEUED)
         self.response = structs.replace(self.response, status="queued")
         same = Raw(codec.encode(self.response))
-        return self._number([events.ResponseCreated(response=same), events.ResponseQueued(response=same)])
+        return self._numbers.give([events.ResponseCreated(response=same), events.ResponseQueued(response=same)])
 
     def begin(self) -> list[Event]:
         """Start the response and return `response.created`, unless it has waited, and `response.in_progress`."""
@@ -113,15 +115,15 @@ class Turn:
             self.response = structs.replace(self.response, status="in_progress")
             return [self.repeat_progress()]
         same = Raw(codec.encode(self.response))
-        return self._number([events.ResponseCreated(response=same), events.ResponseInProgress(response=same)])
+        return self._numbers.give([events.ResponseCreated(response=same), events.ResponseInProgress(response=same)])
 
     def repeat_progress(self) -> Event:
         """Return `response.in_progress` once more, for a client that has heard nothing for long."""
-        return self._number([events.ResponseInProgress(response=self.response)])[0]
+        return self._numbers.give([events.ResponseInProgress(response=self.response)])[0]
 
     def tell(self, event: Event) -> list[Event]:
         """Return an event that belongs to no item, numbered: what became of a control."""
-        return self._number([event])
+        return self._numbers.give([event])
 
     def open_round(self, agent: str = _ROOT) -> Round:
         """Return a new round: one upstream inference of one agent. Several may be open at once."""
@@ -136,32 +138,20 @@ class Turn:
     def ingest(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
         """Take one engine event and return the client's events, numbered.
 
+        For a delta that goes on with the one before, `round_.flow` is a shorter way.
+
         After an engine's terminal event `round_.ended` is true and everything later is ignored.
 
         Raises:
             UpstreamError: the engine reported a failure.
             ResourceLimitExceeded: the turn would retain more than `max_retained_bytes`.
         """
-        self._take(round_, event)
-        return self._hand_over()
-
-    def ingest_delta(self, round_: Round, event: up.UpstreamEvent) -> tuple[bytes, bytes] | None:
-        """Take more of the text that grows, and return `type` and JSON of the client's event.
-
-        It is None, and nothing is done, for anything else, which `ingest` takes. That takes deltas as well; this is
-        the short way for what most events are.
-
-        Raises:
-            ResourceLimitExceeded: as `ingest`.
-        """
-        flow = round_.flow
-        told = flow.tell(event, self._next) if flow is not None else None
-        if told is not None:
-            self._next += 1
-        return told
+        out = self._take(round_, event)
+        # Another round, which failed while the response goes on, may have left something.
+        return self._numbers.give(self._hand_over() + out if self._owed else out)
 
     def ingest_body(self, round_: Round, body: Any) -> list[Event]:
-        """Take a whole JSON answer, item by item, through `ingest`.
+        """Take a whole JSON answer, item by item, through what `ingest` goes through.
 
         Raises:
             UpstreamError: it is not a finished response object, or one that failed.
@@ -181,9 +171,8 @@ class Turn:
                 item_id = up.text_of(item.get("id"))
                 own = {**item, "id": None} if item_id in known else item
                 known.add(item_id)
-                self._take(round_, up.ItemDone(item=own, output_index=index))
-        self._take(round_, up.Completed(response=up.read_snapshot(body)))
-        return self._hand_over()
+                self._owed += self._take(round_, up.ItemDone(item=own, output_index=index))
+        return self._numbers.give(self._take(round_, up.Completed(response=up.read_snapshot(body))))
 
     # ------------------------------------------------------------ the gateway's own tools
 
@@ -258,7 +247,7 @@ class Turn:
             ResourceLimitExceeded: as `ingest`; nothing was taken.
         """
         slot = CompactionSlot(self._mint(prefix_of(COMPACTION)), token)
-        return self._number(self._items.open(self.open_round(), [slot]))
+        return self._numbers.give(self._items.open(self.open_round(), [slot]))
 
     def count(self, usage: Usage | None) -> None:
         """Add the tokens of an inference that is no round."""
@@ -283,7 +272,7 @@ class Turn:
     def announce(self, proposed: EncodedResponse) -> Event:
         """Return the terminal event of a proposed response."""
         kind = events.ResponseIncomplete if proposed.response.status == "incomplete" else events.ResponseCompleted
-        return self._number([kind(response=Raw(proposed.join()))])[0]
+        return self._numbers.give([kind(response=Raw(proposed.join()))])[0]
 
     def settle(self, response: Response) -> None:
         """End the response as proposed."""
@@ -300,7 +289,7 @@ class Turn:
         """
         if round_ is not None:
             self._owed.extend(self._items.abandon(round_))
-        owed = self._hand_over()
+        owed = self._numbers.give(self._hand_over())
         self.phase = move(self.phase, Phase.FAILED)
         self.response = structs.replace(
             self.response,
@@ -319,35 +308,31 @@ class Turn:
 
     def rewind(self, sequence_number: int) -> None:
         """Take back the numbers from `sequence_number` on: those events were not sent."""
-        self._next = sequence_number
+        self._numbers.next = sequence_number
 
     # ------------------------------------------------------------ inside
 
-    def _take(self, round_: Round, event: up.UpstreamEvent) -> None:
-        round_.flow = None
+    def _take(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
         if round_.ended:
-            return
-        handler = Accumulator.EVENTS.get(type(event))
-        if handler is not None:
-            try:
-                self._owed += handler(self._items, round_, event)
-            except ValidationError as error:
-                raise UpstreamError(
-                    f"The upstream sent a malformed event: {error}.", code="upstream_invalid_event"
-                ) from error
-        elif isinstance(event, up.Ended):
-            self._end_round(round_, event)
-        elif isinstance(event, up.Failure):
+            return []
+        round_.flow = None
+        take = Accumulator.EVENTS.get(type(event))
+        if take is not None:
+            return take(self._items, round_, event)
+        if isinstance(event, up.Ended):
+            return self._end_round(round_, event)
+        if isinstance(event, up.Failure):
             raise UpstreamError(event.message, code=event.code)
+        return []
 
     def _hand_over(self) -> list[Event]:
         out, self._owed = self._owed, []
-        return self._number(out)
+        return out
 
     def _tell(self, round_: Round, out: list[Event]) -> list[Event]:  # noqa: ARG002 - whose it is matters in trees
-        return self._number(out)
+        return self._numbers.give(out)
 
-    def _end_round(self, round_: Round, event: up.Ended) -> None:
+    def _end_round(self, round_: Round, event: up.Ended) -> list[Event]:
         snapshot = event.response or up.Snapshot()
         status = snapshot.status
         if status not in ("completed", "incomplete", "failed", "cancelled"):
@@ -366,24 +351,17 @@ class Turn:
             round_.reason = self._reason = reason if isinstance(reason, str) and reason else "max_output_tokens"
         self._owed += self._items.end(round_, truncated=status == "incomplete")
         round_.ended = True
+        return self._hand_over()
 
     def _failures(self, error: GatewayError) -> Iterator[Event]:
-        number = self._next
-        self._next += 1
+        number = self._numbers.next
+        self._numbers.next += 1
         full = self.response
         yield events.ResponseFailed(sequence_number=number, response=full)
         bare = structs.replace(full, output=[])
         yield events.ResponseFailed(sequence_number=number, response=bare)
         yield events.ResponseFailed(sequence_number=number, response=structs.replace(bare, instructions=None, tools=[]))
         yield minimal_error(error, number)
-
-    def _number(self, out: list[Event]) -> list[Event]:
-        number = self._next
-        for event in out:
-            event.sequence_number = number
-            number += 1
-        self._next = number
-        return out
 
 
 def _response_error(error: GatewayError) -> ResponseError:

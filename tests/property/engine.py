@@ -66,7 +66,7 @@ class Client:
     def ingest(self, round_: Round, event: Json) -> None:
         """Let the turn take an engine's event the way it arrives: as bytes, and by the short way if that takes it."""
         parsed = parse(b"", json.dumps(event).encode())
-        delta = self.turn.ingest_delta(round_, parsed)
+        delta = None if round_.flow is None else round_.flow.tell(parsed)
         if delta is None:
             self.hear(self.turn.ingest(round_, parsed))
         else:

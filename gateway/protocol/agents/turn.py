@@ -147,12 +147,12 @@ class TreeTurn(Turn):
         no output. `round_.slots` holds those that stay.
         """
         self._owed += self._items.leave(round_)
-        return _attribute(round_, self._hand_over())
+        return self._tell(round_, self._hand_over())
 
     # ------------------------------------------------------------ inside
 
     def _tell(self, round_: Round, out: list[Event]) -> list[Event]:
-        return self._number(_attribute(round_, out))
+        return self._numbers.give(_attribute(round_, out))
 
     def _open(self, agent: str, slots: Iterable[Slot]) -> list[Event]:
         round_ = self.open_round(agent)
@@ -164,11 +164,12 @@ class TreeTurn(Turn):
     def _read_mail(self, messages: Iterable[Mail]) -> list[MailSlot]:
         return [MailSlot(self._items.naming.mint(MESSAGE), mail, self._seal) for mail in messages]
 
-    def _end_round(self, round_: Round, event: up.Ended) -> None:
+    def _end_round(self, round_: Round, event: up.Ended) -> list[Event]:
         reason = self._reason
-        super()._end_round(round_, event)
+        out = super()._end_round(round_, event)
         if round_.agent != ROOT:
             self._reason = reason
+        return out
 
 
 def _attribute(round_: Round, out: list[Event]) -> list[Event]:
