@@ -109,7 +109,7 @@ class _CapturedSocket:
     def left_first(self) -> bool:
         return self._socket.left_first
 
-    async def read(self) -> str | bytes | None:
+    async def read(self, take: Callable[[str], bool] | None = None) -> str | bytes | None:  # noqa: ARG002
         message = await self._socket.read()
         if message is not None:
             self._request.add((message.encode() if isinstance(message, str) else message) + b"\n")

@@ -11,7 +11,8 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import LoggerLike
 
-from gateway.protocol.errors import GatewayError, InvalidRequest
+from gateway.protocol.errors import GatewayError, InvalidRequest, RequestTooLarge
+from gateway.protocol.frames import build_error_frame
 from gateway.transport.wire_errors import http_error
 
 SLICE_FRAMES = 256
@@ -23,12 +24,18 @@ _TEXT = 0x80 | Opcode.TEXT
 _MASKED_SHORT = range(0x80, 0x80 + 126)
 _MASKED_MEDIUM = 0x80 + 126
 _pack_medium_head = Struct(">BBH").pack
+_pack_long_head = Struct(">BBQ").pack
+
+
+def _build_head(size: int) -> bytes:
+    if size < 126:
+        return bytes((_TEXT, size))
+    return _pack_medium_head(_TEXT, 126, size) if size < 65_536 else _pack_long_head(_TEXT, 127, size)
+
+
 _LONGEST_KNOWN = 2048
 # Of frames as most events take them.
-_HEADS = tuple(
-    bytes((_TEXT, size)) if size < 126 else _pack_medium_head(_TEXT, 126, size) for size in range(_LONGEST_KNOWN)
-)
-_pack_long_head = Struct(">BBQ").pack
+_HEADS = tuple(map(_build_head, range(_LONGEST_KNOWN)))
 
 
 class InvalidUpgrade(InvalidRequest):
@@ -43,12 +50,7 @@ def frame_texts(payloads: Sequence[bytes]) -> bytes:
     add = parts.append
     for payload in payloads:
         size = len(payload)
-        if size < _LONGEST_KNOWN:
-            add(_HEADS[size])
-        elif size < 65_536:
-            add(_pack_medium_head(_TEXT, 126, size))
-        else:
-            add(_pack_long_head(_TEXT, 127, size))
+        add(_HEADS[size] if size < _LONGEST_KNOWN else _build_head(size))
         add(payload)
     return b"".join(parts)
 
@@ -87,10 +89,27 @@ class Conversation(ServerProtocol):
         """Whether frames that have arrived wait for the next slice."""
         return bool(self._rest)
 
+    def read_whole(self, data: bytes) -> bytes | None:
+        """Return what most reads bring, one whole text message in one frame; None, and nothing done, for all else.
+
+        The parser, which can wait for any byte, takes several times as long for it.
+        """
+        if not self._between or len(data) < 6 or data[0] != _TEXT:
+            return None
+        if self.state is not State.OPEN or self.current_size is not None:
+            return None
+        if data[1] == _MASKED_MEDIUM:
+            size, start = int.from_bytes(data[2:4]), 8
+        elif data[1] in _MASKED_SHORT:
+            size, start = data[1] - _MASKED_SHORT[0], 6
+        else:
+            return None
+        if len(data) != start + size or size > (self.max_message_size or size):
+            return None
+        return apply_mask(data[start:], data[start - 4 : start])
+
     def read_slice(self, data: bytes) -> None:
         """Read what waits and then these bytes, but not more than a slice of it."""
-        if self._between and self._read_whole(data):
-            return
         self._between = False
         self._frames = 0
         if self._rest:
@@ -105,30 +124,17 @@ class Conversation(ServerProtocol):
         if self._frames == SLICE_FRAMES:
             self._rest, self.reader.buffer = self.reader.buffer, bytearray()
 
-    def _read_whole(self, data: bytes) -> bool:
-        """Take what most reads bring, one whole text message in one frame; False, and nothing done, for all else.
-
-        The parser, which can wait for any byte, takes several times as long for it.
-        """
-        if len(data) < 6 or data[0] != _TEXT or self.state is not State.OPEN or self.current_size is not None:
-            return False
-        if data[1] == _MASKED_MEDIUM:
-            size, start = int.from_bytes(data[2:4]), 8
-        elif data[1] in _MASKED_SHORT:
-            size, start = data[1] - _MASKED_SHORT[0], 6
-        else:
-            return False
-        if len(data) != start + size or size > (self.max_message_size or size):
-            return False
-        self.events.append(Frame(Opcode.TEXT, apply_mask(data[start:], data[start - 4 : start])))
-        return True
-
     def let_go(self) -> None:
         """Forget what has arrived, and what was wrong with it: both lead back here, until the collector comes."""
         self.parser.close()
         self.parser_exc = None
         self.reader.discard()
         self._rest.clear()
+
+    def refuse_message(self) -> bytes:
+        """Return what a client is told whose message is too large."""
+        error = f"The message is larger than {self.max_message_size} bytes ([websocket] max_message_bytes)."
+        return build_error_frame(RequestTooLarge(error, bound="websocket.max_message_bytes"))
 
     def reject(self, status: HTTPStatus | int, text: str) -> Response:
         """Return the answer to an upgrade that cannot be; what the app leaves unanswered is not for these words."""

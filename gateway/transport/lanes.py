@@ -12,10 +12,9 @@ from gateway.protocol.agents.asked import has_beta_header
 from gateway.protocol.errors import ConnectionLimitReached, GatewayError, Unavailable
 from gateway.protocol.frames import (
     CreateFrame,
+    Frame,
     FrameError,
     build_error_frame,
-    read_frame,
-    refuse_binary,
     tag_overhead,
 )
 from gateway.protocol.lanes import LaneLimits, LaneScheduler, Ticket
@@ -26,6 +25,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Span, Tracing, current_span
 from gateway.transport.controls import Controls
 from gateway.transport.idle import IdleWatch
+from gateway.transport.intake import FrameRules, Intake
 from gateway.transport.lane_channel import LaneChannel
 from gateway.transport.making import Making, Successor
 from gateway.transport.outbound import OutboundQueue
@@ -37,14 +37,13 @@ CLOSE_GOING_AWAY = 1001
 CLOSE_POLICY = 1008
 
 _logger = logging.getLogger(names.LOGGER_ENGINE)
-_MESSAGES_AT_ONCE = 64
 
 
 class LaneConnection:
     """Serves one accepted WebSocket until it ends.
 
     One task reads, and one task makes each running response. The reader waits for nobody but a client that takes no
-    error frames.
+    error frames; what comes while it waits for a message, and is not refused, is taken without it.
 
     Args:
         socket: the WebSocket.
@@ -78,7 +77,6 @@ class LaneConnection:
         self._socket = socket
         self._engine = engine
         self._bounds: WebSocketConfig = bounds
-        self._max_depth = config.responses.max_json_depth
         self._metrics = metrics
         self._tracing = tracing
         self._span = current_span()
@@ -86,10 +84,6 @@ class LaneConnection:
         self._check_caller = check_caller
         self._headers = headers
         self._agents_header = has_beta_header(headers)
-        self._default_model = default_model
-        self._injects = config.multi_agent.enabled and (
-            self._agents_header or not config.multi_agent.require_beta_header
-        )
         self._loop = asyncio.get_running_loop()
         self._session = engine.open_session()
         self._scheduler: LaneScheduler[CreateFrame] = LaneScheduler(_read_limits(bounds))
@@ -116,6 +110,13 @@ class LaneConnection:
             first_seconds=bounds.handshake_timeout_seconds,
             later_seconds=bounds.idle_timeout_seconds,
         )
+        agents = config.multi_agent
+        rules = FrameRules(
+            max_depth=config.responses.max_json_depth,
+            default_model=default_model,
+            injects=agents.enabled and (self._agents_header or not agents.require_beta_header),
+        )
+        self._intake = Intake(socket, rules, self._idle, metrics)
 
     # ------------------------------------------------------------ from the first message to the end
 
@@ -126,13 +127,7 @@ class LaneConnection:
         self._after(self._bounds.lifetime_seconds, self._expire)
         self._idle.look()
         try:
-            number = 0
-            while (message := await self._socket.read()) is not None:
-                await self._take(message)
-                number += 1
-                if not number % _MESSAGES_AT_ONCE:
-                    # What has been held back is there at once, and others want their turn.
-                    await asyncio.sleep(0)
+            await self._intake.run(self._accept, self._refuse_frame)
         finally:
             self._socket.watch(None)
             for timer in self._timers:
@@ -151,22 +146,13 @@ class LaneConnection:
         if self._last_words is None:
             self._stop_creates(_shutting_down)
 
-    async def _take(self, message: str | bytes) -> None:
-        if self._gone:
-            return
-        self._idle.note_message()
-        size = len(message) if isinstance(message, bytes) or message.isascii() else len(message.encode())
-        self._metrics.defer(self._metrics.websocket_message_bytes, size)
-        try:
-            if isinstance(message, bytes):
-                raise refuse_binary()
-            frame = read_frame(
-                message, max_depth=self._max_depth, default_model=self._default_model, injects=self._injects
-            )
-        except FrameError as refusal:
-            await self._refuse_frame(refusal)
-            return
-        if frame is None or self._cut:
+    def _accept(self, frame: Frame, size: int) -> None:
+        """Do what a frame asks for; what comes when the connection is at its end asks for nothing.
+
+        Raises:
+            FrameError: it is refused; nothing of it was done.
+        """
+        if self._gone or self._cut:
             return
         try:
             self._check_caller()
@@ -176,7 +162,8 @@ class LaneConnection:
             else:
                 self._controls.take(frame, size)
         except GatewayError as error:
-            await self._tell(error, frame.stream_id if isinstance(frame, CreateFrame) else None, frame.event_id)
+            stream_id = frame.stream_id if isinstance(frame, CreateFrame) else None
+            raise FrameError(error, stream_id=stream_id, event_id=frame.event_id) from None
 
     # ------------------------------------------------------------ creates
 
@@ -258,6 +245,8 @@ class LaneConnection:
 
     async def _refuse_frame(self, refusal: FrameError) -> None:
         """Tell what is wrong with a frame; some end the connection, and what runs as if the client had gone."""
+        if self._gone:
+            return
         if refusal.closes:
             self._gone = True
             self._cancel()

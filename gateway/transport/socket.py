@@ -27,8 +27,13 @@ class ClientSocket(Protocol):
         """Whether it was the client who ended the connection, by its Close or without one."""
         ...
 
-    async def read(self) -> str | bytes | None:
-        """Return the next message, or None once the connection is closed or lost."""
+    async def read(self, take: Callable[[str], bool] | None = None) -> str | bytes | None:
+        """Return the next message that is not taken, or None once the connection is closed or lost.
+
+        Args:
+            take: may be offered text messages in the moment they come, if none waits before them; tells whether it took
+                one, as the reader would have. It runs outside of any task.
+        """
         ...
 
     def write(self, payloads: Sequence[bytes]) -> bool:

@@ -1,7 +1,6 @@
 """One WebSocket: uvicorn's protocol within bounds, and with an orderly end whatever the client does."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from http import HTTPStatus
@@ -19,15 +18,12 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from gateway.config.schema import WebSocketConfig
-from gateway.protocol.errors import GatewayError, RequestTooLarge
-from gateway.protocol.frames import build_error_frame
+from gateway.protocol.errors import GatewayError
 from gateway.transport.connection import StallWatch
 from gateway.transport.conversation import Conversation, frame_texts
+from gateway.transport.inbox import Inbox, Take
 from gateway.transport.socket import SOCKET_EXTENSION
 from gateway.transport.wire_errors import from_exception
-
-# What a waiting message weighs besides its text: the event around it and its place in the queue.
-_EVENT_BYTES = 256
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -74,7 +70,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._stall: StallWatch
         self._stalled = False
         self._joined = bytearray()
-        self._waiting_bytes = 0
+        self.queue: Inbox = Inbox()
         self._gone = asyncio.Event()
         self._next_slice: asyncio.Handle | None = None
         self._left: Callable[[], object] | None = None
@@ -98,11 +94,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             return not self._stalled
         return bool(self.conn.close_rcvd_then_sent)
 
-    async def read(self) -> str | bytes | None:
-        """Return the next message, or None once the connection is closed or lost."""
+    async def read(self, take: Take | None = None) -> str | bytes | None:
+        """Return the next message that is not taken, or None once the connection is closed or lost."""
         if self._over and self.queue.empty():
             return None
-        event = self._let_go(await self.queue.get())
+        event = await self.receive(take)
         if event["type"] != "websocket.receive":
             return None
         text = event.get("text")
@@ -190,6 +186,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a slice of the frames, and before them the head that HTTP has read already."""
+        whole = self.conn.read_whole(data)
+        if whole is not None:
+            self._hear(whole)
+            return
         self.conn.read_slice(data)
         if self.conn.parser_exc is not None:
             self.handle_parser_exception()
@@ -220,27 +220,36 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._joined, self.frames = bytearray(), []
         if self.close_sent:
             return
-        event: ASGIReceiveEvent
-        if self.curr_msg_data_type == "text":
-            try:
-                event = {"type": "websocket.receive", "text": data.decode()}
-            except UnicodeDecodeError:
-                self._fail(CloseCode.INVALID_DATA, "A text message must be UTF-8.")
+        if self.curr_msg_data_type == "bytes":
+            self.queue.put_nowait({"type": "websocket.receive", "bytes": bytes(data)})
+        elif (text := self._decode(data)) is not None:
+            self.queue.put_nowait({"type": "websocket.receive", "text": text})
+
+    def _hear(self, data: bytes) -> None:
+        """Offer a text message to whoever waits for it, or let it wait."""
+        text = self._decode(data)
+        try:
+            if text is None or self.queue.offer(text):
                 return
+        except Exception as error:  # noqa: BLE001  # it ends here, as it would in the app
+            from_exception(error)
+            self._send_close(CloseCode.INTERNAL_ERROR)
         else:
-            event = {"type": "websocket.receive", "bytes": bytes(data)}
-        self.queue.put_nowait(event)
-        self._waiting_bytes += _weigh(event)
+            self.queue.put_nowait({"type": "websocket.receive", "text": text})
+            self._pace_reading()
 
-    async def receive(self) -> ASGIReceiveEvent:
-        """Return the next event, as ASGI has it."""
-        return self._let_go(await self.queue.get())
+    def _decode(self, data: bytes | bytearray) -> str | None:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            self._fail(CloseCode.INVALID_DATA, "A text message must be UTF-8.")
+            return None
 
-    def _let_go(self, event: ASGIReceiveEvent) -> ASGIReceiveEvent:
-        if event["type"] == "websocket.receive":
-            self._waiting_bytes -= _weigh(event)
-            if self.read_paused:
-                self._pace_reading()
+    async def receive(self, take: Take | None = None) -> ASGIReceiveEvent:
+        """Return the next event that is not taken, as ASGI has it."""
+        event = await self.queue.read(take)
+        if self.read_paused:
+            self._pace_reading()
         return event
 
     def handle_ping(self) -> None:
@@ -266,7 +275,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.close()
             return
         too_large = isinstance(self.conn.parser_exc, PayloadTooBig)
-        self._end(frame_texts([self._refuse_message()]) if too_large else b"")
+        self._end(frame_texts([self.conn.refuse_message()]) if too_large else b"")
         # The library hears nothing more, so the client shows by the end of its stream that it has read Close.
         self.transport.write_eof()
         self._tell_left()
@@ -328,7 +337,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def _pace_reading(self) -> None:
         """Read, unless too much waits for the app, or a rest of what has arrived for its turn."""
-        is_full = self._waiting_bytes > self._settings.max_message_bytes and not self.close_sent
+        is_full = self.queue.weight > self._settings.max_message_bytes and not self.close_sent
         has_rest = self.conn.has_rest
         if has_rest and not is_full and self._next_slice is None:
             self._next_slice = self.loop.call_soon(self._read_rest)
@@ -345,15 +354,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         # Of a connection that is closed already nothing more is wanted.
         if not self.transport.is_closing():
             self.data_received(b"")
-
-    def _refuse_message(self) -> bytes:
-        limit = self._settings.max_message_bytes
-        return build_error_frame(
-            RequestTooLarge(
-                f"The message is larger than {limit} bytes ([websocket] max_message_bytes).",
-                bound="websocket.max_message_bytes",
-            )
-        )
 
     def _refuse_upgrade(self) -> None:
         answer = b"".join(self.conn.data_to_send())
@@ -392,8 +392,3 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._wait_for_end()
         else:
             self.transport.close()
-
-
-def _weigh(event: ASGIReceiveEvent) -> int:
-    """Return how many bytes of memory a waiting message takes, about."""
-    return _EVENT_BYTES + sys.getsizeof(event.get("text") or event.get("bytes"))

@@ -69,7 +69,7 @@ class ScriptedSocket:
 
     # ------------------------------------------------------------ for the gateway
 
-    async def read(self):
+    async def read(self, take=None):
         return await self._messages.get()
 
     def write(self, payloads):
