@@ -125,8 +125,8 @@ class Seats:
         self._wait_seconds = wait_seconds
         self._places.resize(limit)
 
-    async def take(self) -> Place:
-        """Hold a seat, from now until the `with` block ends.
+    async def take(self) -> Self:
+        """Hold a seat, from now until the `with` block of what is returned ends.
 
         Raises:
             Unavailable: none became free in time.
@@ -134,9 +134,12 @@ class Seats:
         if not self._places.take_at_once():
             await self._wait()
         self.running.move(1)
-        return Place(self._leave)
+        return self
 
-    def _leave(self) -> None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
         self.running.move(-1)
         self._places.give_back()
 

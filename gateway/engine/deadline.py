@@ -36,7 +36,7 @@ class Deadline(TimeLimit):
         Until then it takes no timer of its own.
         """
         if timer.seconds < self._seconds:
-            self._reminder, self._act = timer, act
+            self._reminder, self._act, self._loop = timer, act, timer.loop
         return self
 
     def cut_off(self, error: GatewayError) -> None:

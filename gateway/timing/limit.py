@@ -13,15 +13,17 @@ class TimeLimit:
 
     Args:
         seconds: longest time inside.
+        loop: the event loop it runs in, where it is known; to ask for it costs a system call, until Python 3.12.
 
     Attributes:
         passed: whether the block was ended.
     """
 
-    __slots__ = ("_cancelling", "_seconds", "_task", "_timer", "passed")
+    __slots__ = ("_cancelling", "_loop", "_seconds", "_task", "_timer", "passed")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._seconds = seconds
+        self._loop = loop
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._timer: asyncio.TimerHandle
@@ -39,7 +41,7 @@ class TimeLimit:
         self.end()
 
     def __enter__(self) -> Self:
-        task = self._task = asyncio.current_task()
+        task = self._task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
         self._start(task.get_loop())
@@ -72,18 +74,23 @@ class SharedTimer:
 
     Args:
         seconds: after how long a block expires.
+
+    Attributes:
+        loop: the event loop it runs in, once there was a block.
     """
 
-    __slots__ = ("_ends", "_timer", "seconds")
+    __slots__ = ("_ends", "_timer", "loop", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.loop: asyncio.AbstractEventLoop | None = None
         # In the order in which their time is over.
         self._ends: dict[TimeLimit, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, limit: TimeLimit, loop: asyncio.AbstractEventLoop) -> None:
         """Let a block expire, unless it is stopped before."""
+        self.loop = loop
         self._ends[limit] = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_later(self.seconds, self._look, loop)
@@ -114,7 +121,7 @@ class SharedLimit(TimeLimit):
     __slots__ = ("_shared",)
 
     def __init__(self, timer: SharedTimer) -> None:
-        super().__init__(timer.seconds)
+        super().__init__(timer.seconds, timer.loop)
         self._shared = timer
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:

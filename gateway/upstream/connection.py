@@ -109,7 +109,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_stale(self) -> bool:
         """Whether an idle connection is closed, or something has reached it that the loop has not seen: its end."""
-        return not self.is_open or bool(self._poll.poll(0))
+        transport = self._transport
+        return transport is None or transport.is_closing() or bool(self._poll.poll(0))
 
     @property
     def is_complete(self) -> bool:
