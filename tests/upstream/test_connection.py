@@ -61,7 +61,7 @@ async def read_all(connection: Connection) -> bytes:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -87,7 +87,7 @@ async def test_an_early_answer_ends_an_upload_that_the_server_does_not_take(raw_
         await asyncio.Event().wait()
 
     connection = await open_pool((await raw_server(serve)).url).acquire()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert await ask(connection, b"z" * 64_000_000) == 413
         assert await read_all(connection) == b"no"
     # What is left of the request would be taken for the next one.
@@ -130,7 +130,7 @@ async def test_a_reset_ends_an_upload(raw_server, open_pool):
         await reset(reader, writer)
 
     connection = await open_pool((await raw_server(serve)).url).acquire()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         with pytest.raises(UpstreamUnavailable, match=CLOSED_EARLY):
             await ask(connection, b"z" * 64_000_000)
 

@@ -129,7 +129,7 @@ async def test_the_watch_outlives_faults_of_its_own(simulator, connect, monkeypa
     health = await upstream.probe()
     assert (health.healthy, health.detail) == (False, "The probe met an unexpected fault; see the log.")
     watch = asyncio.create_task(HealthMonitor.watch(upstream._monitor))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not upstream.health.healthy:
             await asyncio.sleep(0.01)
     await end_task(watch)
@@ -143,18 +143,22 @@ async def test_closing_does_not_wait_for_a_server_that_never_answers(raw_server,
     upstream = await connect((await raw_server(serve)).url, probing=True, probe_timeout=0.05, health_interval=0.001)
     for _ in range(20):
         await asyncio.sleep(0.017)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await upstream.close()
         await upstream.start()
 
 
 async def test_probe_after_and_during_the_end_says_so(raw_server, connect):
+    asked = asyncio.Event()
+
     async def serve(server, reader, writer):
+        await server.read_request(reader)
+        asked.set()
         await reader.read()
 
     upstream = await connect((await raw_server(serve)).url)
     probe = asyncio.create_task(upstream.probe())
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(asked.wait(), 20)
     await upstream.close()
     assert (await probe).detail == "The inference server closed the connection before it answered."
     assert (await upstream.probe()).detail == "The client of the inference server is not started."
@@ -162,7 +166,7 @@ async def test_probe_after_and_during_the_end_says_so(raw_server, connect):
 
 async def test_probes_go_on_by_themselves(simulator, connect):
     upstream = await connect(simulator.url, probing=True, health_interval=0.02)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not upstream.health.healthy:
             await asyncio.sleep(0.01)
     assert upstream.dialect.name == "vllm"

@@ -125,6 +125,6 @@ async def test_a_list_that_cannot_be_read_is_not_asked_for_all_the_time(models_s
 async def test_the_list_is_read_before_anybody_asks(simulator, connect):
     upstream = await connect(simulator.url)
     await upstream.probe()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while "sim" not in upstream._models._ids:
             await asyncio.sleep(0.01)

@@ -5,6 +5,7 @@ import socket
 import threading
 
 import pytest
+from msgspec import structs
 
 from gateway.protocol.errors import Unavailable, UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
@@ -71,7 +72,7 @@ def fail_connects(monkeypatch, failures):
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -137,8 +138,9 @@ async def test_what_another_attempt_cannot_mend_is_not_tried_again(raw_server, r
 
 
 async def test_a_full_pool_is_not_tried_again_and_no_failure(ok_server, reach, call, watched):
-    upstream = await reach(ok_server.url, max_connections=1, connect_timeout=0.05, breaker_failures=1)
+    upstream = await reach(ok_server.url, max_connections=1, breaker_failures=1)
     held = await upstream.open(call())
+    upstream.reconfigure(structs.replace(upstream._settings, connect_timeout=0.05))
     with pytest.raises(UpstreamTimeout, match="max_connections"):
         await upstream.open(call())
     assert (watched.retries, watched.state) == (0, 0)
@@ -170,10 +172,10 @@ async def test_an_end_that_the_loop_has_not_seen_costs_no_call(reach, call, read
             while b"}" not in peer.recv(65536):
                 pass
             peer.sendall(answer("200 OK", b"{}"))
-            hang_up.wait(5)
+            hang_up.wait(20)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(5)
+        listener.settimeout(20)
         upstream = await reach(f"http://127.0.0.1:{listener.getsockname()[1]}")
         first = asyncio.create_task(asyncio.to_thread(serve_one))
         assert await read_all(await upstream.open(call())) == b"{}"
@@ -254,7 +256,7 @@ async def attempt(upstream, call) -> str:
 async def test_failures_open_it_and_calls_are_refused_before_any_connection(
     moody, reach, call, watched, mood, outcome, caplog
 ):
-    upstream = await reach(moody.url, breaker_failures=3, first_byte_timeout=0.1)
+    upstream = await reach(moody.url, breaker_failures=3, first_byte_timeout=0.1 if mood == "silence" else 20.0)
     moody.mood = mood
     for _ in range(3):
         assert watched.state == 0

@@ -18,7 +18,7 @@ async def fetch(url: str, method: str = "GET") -> tuple[int, bytes]:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)
 
