@@ -3,6 +3,7 @@ import asyncio
 import httpx
 import pytest
 import uvloop
+from harness.virtual_time import VirtualLoop
 from transport.sockets import Site
 
 from gateway.ports import StoreHealth, UpstreamHealth
@@ -20,10 +21,29 @@ _ON_BOTH_LOOPS = frozenset(
     }
 )
 
+# What has neither sockets nor threads waits for no time.
+_IN_VIRTUAL_TIME = frozenset(
+    {
+        "test_controls",
+        "test_conversation",
+        "test_http",
+        "test_lanes",
+        "test_lanes_access",
+        "test_lanes_end",
+        "test_lanes_faults",
+        "test_outbound",
+        "test_sse",
+        "test_steering",
+    }
+)
+
 
 def pytest_asyncio_loop_factories(config, item):
+    module = item.module.__name__.rpartition(".")[2]
+    if module in _IN_VIRTUAL_TIME:
+        return {"virtual": VirtualLoop}
     loops = {"asyncio": asyncio.new_event_loop}
-    if item.module.__name__.rpartition(".")[2] in _ON_BOTH_LOOPS:
+    if module in _ON_BOTH_LOOPS:
         loops["uvloop"] = uvloop.new_event_loop
     return loops
 
