@@ -185,7 +185,7 @@ async def test_switched_off_or_draining_it_is_refused(stage):
 @pytest.mark.checklist(518)
 async def test_one_that_takes_too_long_ends_as_failed(stage):
     first, _ = held()
-    one = stage(first, lifetime_seconds=0.05)
+    one = stage(first, lifetime_seconds=1.0)
     made = await one.ended((await one.submit(stream=True))["id"])
     assert made["status"] == "failed"
     assert "[background] lifetime_seconds" in made["error"]["message"]

@@ -24,6 +24,7 @@ _ON_BOTH_LOOPS = frozenset(
 # What has neither sockets nor threads waits for no time.
 _IN_VIRTUAL_TIME = frozenset(
     {
+        "test_connection",
         "test_controls",
         "test_conversation",
         "test_http",

@@ -8,6 +8,7 @@ from functools import partial
 
 import trustme
 import uvicorn
+from msgspec import structs
 from uvicorn.server import ServerState
 
 from gateway.config.schema import ServerConfig
@@ -249,6 +250,11 @@ class Site:
         while len(self.state.connections) == count:
             await asyncio.sleep(0)
         return self.clients[-1]
+
+    def bound(self, **settings):
+        """Have other `[server]` keys for the connections that are open, from their next timer on."""
+        for connection in self.state.connections:
+            connection._settings = structs.replace(connection._settings, **settings)
 
     async def hold(self, path="hold"):
         """Have a response running; returns its client."""

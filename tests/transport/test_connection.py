@@ -47,6 +47,18 @@ def watch():
         one.stall.stop()
 
 
+class LoopClock:
+    """Time passes as it does for timers, which is only while everybody waits."""
+
+    def monotonic(self):
+        return asyncio.get_running_loop().time()
+
+
+@pytest.fixture(autouse=True)
+def loop_clock(monkeypatch):
+    monkeypatch.setattr(connection, "time", LoopClock())
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """Time that only the test moves; timers go on as ever."""

@@ -69,16 +69,18 @@ async def test_a_large_body_is_no_large_head(serve):
 
 @pytest.mark.parametrize("sent", [[b"GET /ec"], [b"GET /echo HTTP/1.1\r\nHost: a\r\n", b"X: y\r\n", b"Z: "]])
 async def test_a_head_that_does_not_complete_is_refused(serve, sent):
-    site = await serve(header_timeout_seconds=SHORT)
+    site = await serve()
     client = await site.connect()
+    site.bound(header_timeout_seconds=SHORT)
     await client.send(*sent)
     assert "header_timeout_seconds" in await client.refusal(408, "request_timeout")
     await site.empty()
 
 
 async def test_a_head_that_trickles_in_is_refused_all_the_same(serve):
-    site = await serve(header_timeout_seconds=SHORT)
+    site = await serve()
     client = await site.connect()
+    site.bound(header_timeout_seconds=SHORT)
     trickle = asyncio.create_task(client.send(b"GET /", *[b"x"] * 10_000))
     await client.refusal(408, "request_timeout")
     trickle.cancel()
@@ -120,9 +122,12 @@ async def test_blank_lines_are_no_sign_of_life(serve):
 
 
 async def test_a_running_response_is_not_idle(serve):
-    site = await serve(idle_connection_seconds=SHORT, header_timeout_seconds=SHORT)
+    site = await serve(idle_connection_seconds=SHORT)
     client = await site.hold()
-    await asyncio.sleep(3 * SHORT)
+    (connection,) = site.state.connections
+    # Neither waits for the client's next head.
+    assert connection.timeout_keep_alive_task is None
+    await asyncio.sleep(2 * SHORT)
     site.app.release.set()
     assert (await client.rest()).endswith(b"ended\r\n0\r\n\r\n")
 

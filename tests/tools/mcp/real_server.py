@@ -42,7 +42,8 @@ def draw() -> CallToolResult:
 
 @server.tool(structured_output=False)
 async def wait(ctx: Context) -> str:
-    """Report progress for ever; leaves a file behind when it is cancelled."""
+    """Report progress for ever."""
+    calls.append("waiting")
     try:
         for step in range(10_000):
             await ctx.report_progress(step)

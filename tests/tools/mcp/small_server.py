@@ -2,18 +2,9 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
 mode = sys.argv[1]
-if mode == "mute":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    child = subprocess.Popen(["sleep", "60"])
-    Path(sys.argv[2]).write_text(f"{os.getpid()} {child.pid}")
-    time.sleep(60)
 print("starting, with no-secret and 0wn-s3cret", file=sys.stderr, flush=True)
 print("this is no message", flush=True)
 for line in sys.stdin:

@@ -29,7 +29,7 @@ async def search(provider, metrics):
     made: list[WebSearch] = []
 
     def make(name: str = "searxng", **changes) -> WebSearch:
-        keys = {"url": provider.url, "api_key": Secret(KEY), "allow_private_addresses": True, "timeout_seconds": 5.0}
+        keys = {"url": provider.url, "api_key": Secret(KEY), "allow_private_addresses": True, "timeout_seconds": 20.0}
         made.append(WebSearch(WebSearchConfig(**{"provider": name, **keys, **changes}), metrics))
         return made[-1]
 

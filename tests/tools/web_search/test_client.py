@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 import trustme
+from msgspec import structs
 from tools.web_search.scripted import KEY, answer
 
 from gateway.tools.web_search.client import SearchFailed
@@ -120,6 +121,7 @@ async def test_a_queue_for_a_connection_counts_as_well(search, provider):
     assert [outcome.outcome for outcome in outcomes if isinstance(outcome, SearchFailed)] == ["timeout"] * 3
     held.set()
     provider.reply = answer({"a": 1})
+    client._config = structs.replace(client._config, timeout_seconds=20.0)
     assert await client.ask(CALL) == {"a": 1}
 
 
