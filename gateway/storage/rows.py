@@ -1,6 +1,6 @@
 """Responses as rows and back."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from itertools import chain, groupby
 from operator import itemgetter
@@ -10,7 +10,16 @@ from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from gateway.ports import Deletion, StoredAgent, StoredItem, StoredResponse
-from gateway.storage.tables import CallerText, agents, belongs_to, conversations, escape_text, items, responses
+from gateway.storage.tables import (
+    CallerText,
+    agents,
+    belongs_to,
+    conversations,
+    escape_text,
+    escape_texts,
+    items,
+    responses,
+)
 
 ITEM_COLUMNS = (
     items.c.role,
@@ -40,16 +49,20 @@ _INSERT_ROOT = insert(responses)
 _INSERT_AGENT = insert(agents)
 # Inline: nobody wants the new row numbers back.
 _INSERT_ITEM = insert(items).inline()
+# What the values of rows are called, in the order in which they are put together.
+_COMMON_NAMES = ("status", "created_at", "completed_at", "item_bytes", "snapshot")
+_ROOT_NAMES = ("id", "principal", "root_id", "model", *_COMMON_NAMES)
 _RESPONSE_NAMES = (
-    *("id", "principal", "parent_id", "conversation_id", "status", "model"),
-    *("created_at", "completed_at", "item_bytes", "snapshot"),
+    *("id", "principal", "parent_id", "conversation_id", "model", *_COMMON_NAMES),
+    # Columns cannot lend their parameters to an expression.
+    *("tree_self", "tree_owner", "tree_parent"),
 )
-_ROOT_NAMES = ("root_id", *(name for name in _RESPONSE_NAMES if name not in {"parent_id", "conversation_id"}))
 _TREE_NAMES = (*_RESPONSE_NAMES, "agent_bytes")
-_ITEM_NAMES = tuple(column.name for column in items.c if column.name != "row_id")
-_AGENT_NAMES = tuple(column.name for column in agents.c)
+_ITEM_NAMES = ("response_id", "position", "principal", "role", "type", "id", "call_id", "status", "agent", "data")
+_AGENT_NAMES = ("response_id", "position", "path", "parent_path", "status", "state")
 
-_RowBuilder: TypeAlias = Callable[[StoredResponse], dict[str, object]]
+_Row: TypeAlias = tuple[object, ...]
+_RowBuilder: TypeAlias = Callable[[StoredResponse], _Row]
 
 
 class ResponseInsert:
@@ -82,28 +95,32 @@ class ResponseInsert:
             for build_row, some in groupby(batch, _choose_row):
                 self._responses[build_row].execute(cursor, map(build_row, some))
             self._item.execute(cursor, chain.from_iterable(map(_item_rows, batch)))
-            self._agent.execute(
-                cursor,
-                (
-                    _agent_row(response, position, agent)
-                    for response in batch
-                    for position, agent in enumerate(response.agents or ())
-                ),
-            )
+            self._agent.execute(cursor, chain.from_iterable(map(_agent_rows, batch)))
 
 
 class _Prepared:
-    """An INSERT as text, and the order its driver wants the values in."""
+    """An INSERT as text, and the order its driver wants the values in.
+
+    Args:
+        statement: the INSERT.
+        names: its parameters, most of them columns, in the order of the values in a row.
+        dialect: of the database.
+    """
 
     def __init__(self, statement: Insert, names: Sequence[str], dialect: Dialect) -> None:
-        compiled = statement.compile(dialect=dialect, column_keys=names)
+        columns = [name for name in names if name in statement.table.c]
+        compiled = statement.compile(dialect=dialect, column_keys=columns)
         self._text = str(compiled)
-        # Drivers that take parameters by name get them so.
-        self._arrange: Callable[[Any], Any] = itemgetter(*compiled.positiontup) if compiled.positiontup else dict
+        self._arrange: Callable[[_Row], Any]
+        if compiled.positiontup:
+            self._arrange = itemgetter(*map(names.index, compiled.positiontup))
+        else:
+            # Drivers that take parameters by name get them so.
+            self._arrange = lambda row: dict(zip(names, row, strict=True))
 
-    def execute(self, cursor: DBAPICursor, rows: Iterable[dict[str, object]]) -> None:
+    def execute(self, cursor: DBAPICursor, rows: Iterable[_Row]) -> None:
         """Insert the rows, if there are any."""
-        values = [self._arrange(row) for row in rows]
+        values = list(map(self._arrange, rows))
         if values:
             cursor.executemany(self._text, values)
 
@@ -218,56 +235,44 @@ def _choose_row(response: StoredResponse) -> _RowBuilder:
     return _root_row if response.parent_id is None and response.conversation_id is None else _response_row
 
 
-def _tree_row(response: StoredResponse) -> dict[str, object]:
-    return {**_response_row(response), "agent_bytes": count_agent_bytes(response.agents or ())}
+def _root_row(response: StoredResponse) -> _Row:
+    response_id, principal, model = escape_texts(response.id, response.principal, response.model)
+    return (response_id, principal, response_id, model, *_common_values(response))
 
 
-def _agent_row(response: StoredResponse, position: int, agent: StoredAgent) -> dict[str, object]:
-    return {
-        "response_id": escape_text(response.id),
-        "position": position,
-        "path": escape_text(agent.path),
-        "parent_path": escape_text(agent.parent_path),
-        "status": agent.status,
-        "state": bytearray(agent.state),
-    }
+def _response_row(response: StoredResponse) -> _Row:
+    response_id, principal, parent_id, conversation_id, model = escape_texts(
+        response.id, response.principal, response.parent_id, response.conversation_id, response.model
+    )
+    own = (response_id, principal, parent_id, conversation_id, model, *_common_values(response))
+    return (*own, response_id, principal, parent_id)
 
 
-def _root_row(response: StoredResponse) -> dict[str, object]:
-    response_id = escape_text(response.id)
-    return {
-        "id": response_id,
-        "root_id": response_id,
-        "principal": escape_text(response.principal),
-        "status": response.status,
-        "model": escape_text(response.model),
-        "created_at": response.created_at,
-        "completed_at": response.completed_at,
-        "item_bytes": count_item_bytes(response),
-        # Text is refused in their place, which a database would take; and sqlite3 searches an adapter for plain bytes.
-        "snapshot": bytearray(response.snapshot),
-    }
+def _tree_row(response: StoredResponse) -> _Row:
+    return (*_response_row(response), count_agent_bytes(response.agents or ()))
 
 
-def _response_row(response: StoredResponse) -> dict[str, object]:
-    row, parent_id = _root_row(response), escape_text(response.parent_id)
-    # Columns cannot lend their parameters to an expression.
-    tree = {"tree_self": row["id"], "tree_parent": parent_id, "tree_owner": row["principal"]}
-    return {**row, **tree, "parent_id": parent_id, "conversation_id": escape_text(response.conversation_id)}
+def _common_values(response: StoredResponse) -> _Row:
+    # Text is refused in the place of a bytearray, which a database would take; and sqlite3 searches an adapter for
+    # plain bytes.
+    snapshot = bytearray(response.snapshot)
+    return (response.status, response.created_at, response.completed_at, count_item_bytes(response), snapshot)
 
 
-def _item_rows(response: StoredResponse) -> Iterator[dict[str, object]]:
-    response_id, principal = escape_text(response.id), escape_text(response.principal)
+def _item_rows(response: StoredResponse) -> list[_Row]:
+    response_id, principal = escape_texts(response.id, response.principal)
+    rows: list[_Row] = []
     for position, item in enumerate(response.items):
-        yield {
-            "response_id": response_id,
-            "position": position,
-            "principal": principal,
-            "role": item.role,
-            "type": escape_text(item.type),
-            "id": escape_text(item.id),
-            "call_id": escape_text(item.call_id),
-            "status": escape_text(item.status),
-            "agent": escape_text(item.agent),
-            "data": bytearray(item.data),
-        }
+        texts = escape_texts(item.type, item.id, item.call_id, item.status, item.agent)
+        rows.append((response_id, position, principal, item.role, *texts, bytearray(item.data)))
+    return rows
+
+
+def _agent_rows(response: StoredResponse) -> list[_Row]:
+    if response.agents is None:
+        return []
+    response_id = escape_text(response.id)
+    return [
+        (response_id, position, *escape_texts(agent.path, agent.parent_path), agent.status, bytearray(agent.state))
+        for position, agent in enumerate(response.agents)
+    ]
