@@ -136,7 +136,7 @@ class CreateRequest(Struct, frozen=True, kw_only=True):
 
     Attributes:
         fields: the documented parameters.
-        given: the names of those that have a value, in the order in which they came.
+        given: the names in the request, in their order; all that have a value are there.
         extras: fields this gateway does not know, forwarded to the engine.
         items: the new input items, normalised.
         toolset: what the tools become.
@@ -234,7 +234,7 @@ def check_request(
     items = read_input(given, max_items=policy.max_input_items, remote_images=policy.remote_images)
     return CreateRequest(
         fields=fields,
-        given=[name for name, value in raw.items() if value is not None and name in _KNOWN],
+        given=list(raw),
         extras=extras,
         items=items,
         toolset=build_toolset(
@@ -276,8 +276,8 @@ def build_response(request: CreateRequest, *, response_id: str, created_at: int)
     # The fewer keywords the better: for each of them, a Struct's making looks through all of its fields.
     response = Response(id=response_id, created_at=created_at, status="in_progress", model=request.model)
     for name in request.given:
-        if name in _ECHOED:
-            setattr(response, name, getattr(fields, name))
+        if name in _ECHOED and (value := getattr(fields, name)) is not None:
+            setattr(response, name, value)
     response.background = request.background
     response.reasoning = {"effort": None, "summary": None}
     if fields.reasoning:
@@ -368,8 +368,9 @@ def _is_warm_up(fields: CreateFields) -> bool:
 
 
 def _refuse_unsupported(raw: dict[str, Any], unsupported: dict[str, str]) -> None:
-    for name, value in raw.items():
-        if name in unsupported and value is not None and value is not False and value != []:
+    for name in filter(unsupported.__contains__, raw):
+        value = raw[name]
+        if value is not None and value is not False and value != []:
             raise InvalidRequest(
                 f"'{name}' is not supported. {unsupported[name]}", code="unsupported_parameter", param=name
             )

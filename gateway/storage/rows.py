@@ -1,11 +1,11 @@
 """Responses as rows and back."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeAlias
 
+from msgspec import Struct, structs
 from sqlalchemy import Connection, Dialect, Insert, Row, Select, bindparam, case, func, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPICursor
 
@@ -16,7 +16,6 @@ from gateway.storage.tables import (
     belongs_to,
     conversations,
     escape_text,
-    escape_texts,
     items,
     responses,
 )
@@ -49,11 +48,11 @@ _INSERT_ROOT = insert(responses)
 _INSERT_AGENT = insert(agents)
 # Inline: nobody wants the new row numbers back.
 _INSERT_ITEM = insert(items).inline()
-# What the values of rows are called, in the order in which they are put together.
-_COMMON_NAMES = ("status", "created_at", "completed_at", "item_bytes", "snapshot")
-_ROOT_NAMES = ("id", "principal", "root_id", "model", *_COMMON_NAMES)
+# What the values of rows are called, in the order in which they are put together: that of the columns, mostly.
+_COMMON_NAMES = ("status", "model", "created_at", "completed_at", "item_bytes", "snapshot")
+_ROOT_NAMES = ("id", "principal", "root_id", *_COMMON_NAMES)
 _RESPONSE_NAMES = (
-    *("id", "principal", "parent_id", "conversation_id", "model", *_COMMON_NAMES),
+    *("id", "principal", "parent_id", "conversation_id", *_COMMON_NAMES),
     # Columns cannot lend their parameters to an expression.
     *("tree_self", "tree_owner", "tree_parent"),
 )
@@ -91,11 +90,15 @@ class ResponseInsert:
             connection: in a transaction, or in none: the driver begins one then, which is the caller's to end.
             batch: the responses.
         """
-        with closing(connection.connection.cursor()) as cursor:
+        batch = list(map(_escape_response, batch))
+        cursor = connection.connection.cursor()
+        try:
             for build_row, some in groupby(batch, _choose_row):
-                self._responses[build_row].execute(cursor, map(build_row, some))
-            self._item.execute(cursor, chain.from_iterable(map(_item_rows, batch)))
-            self._agent.execute(cursor, chain.from_iterable(map(_agent_rows, batch)))
+                self._responses[build_row].execute(cursor, list(map(build_row, some)))
+            self._item.execute(cursor, _build_item_rows(batch))
+            self._agent.execute(cursor, _build_agent_rows([one for one in batch if one.agents]))
+        finally:
+            cursor.close()
 
 
 class _Prepared:
@@ -112,17 +115,18 @@ class _Prepared:
         compiled = statement.compile(dialect=dialect, column_keys=columns)
         self._text = str(compiled)
         self._arrange: Callable[[_Row], Any]
-        if compiled.positiontup:
-            self._arrange = itemgetter(*map(names.index, compiled.positiontup))
-        else:
+        if compiled.positiontup is None:
             # Drivers that take parameters by name get them so.
             self._arrange = lambda row: dict(zip(names, row, strict=True))
+        elif tuple(compiled.positiontup) == names:
+            self._arrange = tuple
+        else:
+            self._arrange = itemgetter(*map(names.index, compiled.positiontup))
 
-    def execute(self, cursor: DBAPICursor, rows: Iterable[_Row]) -> None:
+    def execute(self, cursor: DBAPICursor, rows: Sequence[_Row]) -> None:
         """Insert the rows, if there are any."""
-        values = list(map(self._arrange, rows))
-        if values:
-            cursor.executemany(self._text, values)
+        if rows:
+            cursor.executemany(self._text, list(map(self._arrange, rows)))
 
 
 def hide_response(connection: Connection, deletion: Deletion, *, again: bool) -> bool:
@@ -235,17 +239,39 @@ def _choose_row(response: StoredResponse) -> _RowBuilder:
     return _root_row if response.parent_id is None and response.conversation_id is None else _response_row
 
 
+def _escape_response(response: StoredResponse) -> StoredResponse:
+    """Return a response with its texts as columns of `CallerText` hold them; most need nothing for that."""
+    texts = [response.id, response.principal, response.parent_id or "", response.conversation_id or "", response.model]
+    for item in response.items:
+        texts += (item.type, item.id, item.call_id or "", item.status or "", item.agent)
+    joined = "".join(texts)
+    if escape_text(joined) is joined and response.agents is None:
+        return response
+    return structs.replace(
+        response,
+        **_escape_members(response, "id", "principal", "parent_id", "conversation_id", "model"),
+        items=[
+            structs.replace(item, **_escape_members(item, "type", "id", "call_id", "status", "agent"))
+            for item in response.items
+        ],
+        agents=response.agents
+        and [structs.replace(agent, **_escape_members(agent, "path", "parent_path")) for agent in response.agents],
+    )
+
+
+def _escape_members(part: Struct, *names: str) -> dict[str, str | None]:
+    return {name: escape_text(getattr(part, name)) for name in names}
+
+
 def _root_row(response: StoredResponse) -> _Row:
-    response_id, principal, model = escape_texts(response.id, response.principal, response.model)
-    return (response_id, principal, response_id, model, *_common_values(response))
+    return (response.id, response.principal, response.id, *_common_values(response))
 
 
 def _response_row(response: StoredResponse) -> _Row:
-    response_id, principal, parent_id, conversation_id, model = escape_texts(
-        response.id, response.principal, response.parent_id, response.conversation_id, response.model
+    return (
+        *(response.id, response.principal, response.parent_id, response.conversation_id, *_common_values(response)),
+        *(response.id, response.principal, response.parent_id),
     )
-    own = (response_id, principal, parent_id, conversation_id, model, *_common_values(response))
-    return (*own, response_id, principal, parent_id)
 
 
 def _tree_row(response: StoredResponse) -> _Row:
@@ -253,26 +279,39 @@ def _tree_row(response: StoredResponse) -> _Row:
 
 
 def _common_values(response: StoredResponse) -> _Row:
-    # Text is refused in the place of a bytearray, which a database would take; and sqlite3 searches an adapter for
-    # plain bytes.
-    snapshot = bytearray(response.snapshot)
-    return (response.status, response.created_at, response.completed_at, count_item_bytes(response), snapshot)
+    return (
+        response.status,
+        response.model,
+        response.created_at,
+        response.completed_at,
+        count_item_bytes(response),
+        # Text is refused in its place, which a database would take; and sqlite3 searches an adapter for plain bytes.
+        bytearray(response.snapshot),
+    )
 
 
-def _item_rows(response: StoredResponse) -> list[_Row]:
-    response_id, principal = escape_texts(response.id, response.principal)
-    rows: list[_Row] = []
-    for position, item in enumerate(response.items):
-        texts = escape_texts(item.type, item.id, item.call_id, item.status, item.agent)
-        rows.append((response_id, position, principal, item.role, *texts, bytearray(item.data)))
-    return rows
-
-
-def _agent_rows(response: StoredResponse) -> list[_Row]:
-    if response.agents is None:
-        return []
-    response_id = escape_text(response.id)
+def _build_item_rows(batch: Sequence[StoredResponse]) -> list[_Row]:
     return [
-        (response_id, position, *escape_texts(agent.path, agent.parent_path), agent.status, bytearray(agent.state))
-        for position, agent in enumerate(response.agents)
+        (
+            response.id,
+            position,
+            response.principal,
+            item.role,
+            item.type,
+            item.id,
+            item.call_id,
+            item.status,
+            item.agent,
+            bytearray(item.data),
+        )
+        for response in batch
+        for position, item in enumerate(response.items)
+    ]
+
+
+def _build_agent_rows(batch: Sequence[StoredResponse]) -> list[_Row]:
+    return [
+        (response.id, position, agent.path, agent.parent_path, agent.status, bytearray(agent.state))
+        for response in batch
+        for position, agent in enumerate(response.agents or ())
     ]

@@ -36,12 +36,6 @@ def escape_text(text: str | None) -> str | None:
     return _UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def escape_texts(*texts: str | None) -> tuple[str | None, ...]:
-    """Return several texts likewise; they are looked at together, because most need nothing."""
-    joined = "".join(filter(None, texts))
-    return texts if escape_text(joined) is joined else tuple(map(escape_text, texts))
-
-
 class CallerText(TypeDecorator[str]):
     r"""Text that a caller may have chosen: any Python string, in any database.
 
