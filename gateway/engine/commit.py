@@ -81,14 +81,20 @@ class Committer:
             return
         own = [*self.list_input(inputs), *self.list_output(finished)]
         if continuation is not None:
-            if agents is None:
-                checkpoint = Checkpoint(response.id, (*lineage.history, *own), stored=response.store)
-            else:
-                tree = (*(lineage.tree or ()), *agents)
-                checkpoint = Checkpoint(response.id, (), stored=response.store, tree=tree)
-            continuation.prepare(checkpoint, needed=lineage.hold is None)
+            continuation.prepare(_build_checkpoint(response, own, lineage, agents), needed=lineage.hold is None)
         if response.store or lineage.hold is not None:
-            await self._append(principal, finished, own, lineage, agents)
+            record = self.record(principal, finished, own, lineage, agents)
+            began = time.perf_counter()
+            try:
+                await (
+                    self._store.append(record) if lineage.hold is None else self._add(record, lineage.hold, response)
+                )
+            except StorageUnavailable:
+                self._metrics.storage_failures_total.inc()
+                raise
+            self._metrics.defer(self._metrics.storage_append_seconds, time.perf_counter() - began)
+            if self._room.is_limited:
+                self._room.add(principal, record.size)
         if continuation is not None:
             continuation.publish()
 
@@ -104,25 +110,6 @@ class Committer:
         """Note that so many bytes were stored for a principal."""
         if self._room.is_limited:
             self._room.add(principal, size)
-
-    async def _append(
-        self,
-        principal: str,
-        finished: EncodedResponse,
-        own: Sequence[StoredItem],
-        lineage: Lineage,
-        agents: Sequence[StoredAgent] | None,
-    ) -> None:
-        response, record = finished.response, self.record(principal, finished, own, lineage, agents)
-        began = time.perf_counter()
-        try:
-            await (self._store.append(record) if lineage.hold is None else self._add(record, lineage.hold, response))
-        except StorageUnavailable:
-            self._metrics.storage_failures_total.inc()
-            raise
-        self._metrics.defer(self._metrics.storage_append_seconds, time.perf_counter() - began)
-        if self._room.is_limited:
-            self._room.add(principal, record.size)
 
     @staticmethod
     def record(
@@ -147,7 +134,7 @@ class Committer:
             created_at=response.created_at,
             completed_at=response.completed_at,
             snapshot=finished.empty,
-            items=[*(structs.replace(item, role="context") for item in context), *own],
+            items=[*[structs.replace(item, role="context") for item in context], *own] if context else own,
             agents=agents,
         )
 
@@ -162,3 +149,12 @@ class Committer:
         )
         await self._store.conversations.append(turn)
         hold.settle()
+
+
+def _build_checkpoint(
+    response: Response, own: Sequence[StoredItem], lineage: Lineage, agents: Sequence[StoredAgent] | None
+) -> Checkpoint:
+    """Return what the session of a connection remembers of a response."""
+    if agents is None:
+        return Checkpoint(response.id, (*lineage.history, *own), stored=response.store)
+    return Checkpoint(response.id, (), stored=response.store, tree=(*(lineage.tree or ()), *agents))

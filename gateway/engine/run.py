@@ -29,7 +29,7 @@ from gateway.protocol.minimal_error import minimal_error
 from gateway.protocol.response import EncodedResponse, Response, Usage
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.names import LOGGER_ENGINE
-from gateway.telemetry.tracing import Span, Tracing, current_span
+from gateway.telemetry.tracing import Span, Tracing
 
 _logger = logging.getLogger(LOGGER_ENGINE)
 
@@ -57,7 +57,7 @@ class Run:
         self._clock = clock
         self._metrics = metrics
         self._tracing = tracing
-        self._span: Span = current_span()
+        self._span: Span
         self._turn = plan.turn
         self._outbox = Outbox(self._turn, settings.limits, metrics, overhead=plan.caller.overhead)
         self._telling = Telling(self._turn, self._outbox, Progress(plan.caller.progress_seconds))
@@ -252,18 +252,19 @@ class Run:
         self._turn.settle(finished.response)
 
     def _count_end(self, status: str, error: Exception | None = None) -> None:
-        metrics = self._metrics
-        transport = self._plan.caller.transport
-        metrics.defer(metrics.responses_total.labels(transport, status))
-        seconds = time.perf_counter() - self._outbox.began
-        metrics.defer(metrics.response_seconds.labels(transport, status), seconds)
-        metrics.defer(metrics.retained_bytes, self._turn.ledger.total)
+        outbox, largest = self._outbox, None
         if self._telling.channel is not None:
-            self._outbox.count()
-            metrics.defer(metrics.stream_event_bytes, self._outbox.largest)
-        if isinstance(error, ResourceLimitExceeded):
-            metrics.limit_breaches_total.labels(error.resource).inc()
-        if isinstance(error, GatewayError):
-            log_failure(error)
+            outbox.count()
+            largest = outbox.largest
+        seconds = time.perf_counter() - outbox.began
+        self._metrics.count_response(self._plan.caller.transport, status, seconds, self._turn.ledger.total, largest)
+        if error is not None:
+            self._note_failure(error)
         if self._span.recording:
             conclude_agent(self._span, self._turn, error, cut_off=error is not None and error is self._deadline.cut)
+
+    def _note_failure(self, error: Exception) -> None:
+        if isinstance(error, ResourceLimitExceeded):
+            self._metrics.limit_breaches_total.labels(error.resource).inc()
+        if isinstance(error, GatewayError):
+            log_failure(error)

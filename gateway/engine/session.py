@@ -68,6 +68,7 @@ class Session:
         self.committing: set[Checkpoint] = set()
         self._bounds = bounds
         self._metrics = metrics
+        self._load = metrics.socket_load.session_bytes
         self._latest: dict[str | None, Checkpoint] = {}
 
     def begin(self, lane: str | None, parent_id: object) -> "Continuation":
@@ -172,7 +173,7 @@ class Session:
 
     def _add(self, size: int) -> None:
         self.bytes += size
-        self._metrics.socket_load.session_bytes.move(size)
+        self._load.move(size)
 
 
 class Sessions:

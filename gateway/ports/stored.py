@@ -62,5 +62,5 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """Bytes of the snapshot, the items' JSON and the agents' states."""
-        size = len(self.snapshot) + sum(len(item.data) for item in self.items)
-        return size if self.agents is None else size + sum(len(agent.state) for agent in self.agents)
+        size = len(self.snapshot) + sum([len(item.data) for item in self.items])
+        return size if self.agents is None else size + sum([len(agent.state) for agent in self.agents])

@@ -35,6 +35,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._deferred: defaultdict[Counter | Histogram, list[float]] = defaultdict(list)
+        self._ends: defaultdict[tuple[str, str], list[tuple[float, int, int | None]]] = defaultdict(list)
         self._watched: dict[Gauge, Callable[[], float]] = {}
         self.registry.register(_BeforeAll(self.refresh))
         ProcessCollector(registry=self.registry)
@@ -192,6 +193,23 @@ class Metrics:
         if len(amounts) >= _DEFERRED_TOGETHER:
             self._settle()
 
+    def count_response(
+        self, transport: str, status: str, seconds: float, retained: int, largest_event: int | None
+    ) -> None:
+        """Count a response that has ended, a little later as well.
+
+        Args:
+            transport: that of its caller.
+            status: how it ended.
+            seconds: how long it took.
+            retained: bytes that it kept.
+            largest_event: bytes of its largest event; None where it told none.
+        """
+        ends = self._ends[transport, status]
+        ends.append((seconds, retained, largest_event))
+        if len(ends) >= _DEFERRED_TOGETHER:
+            self._settle()
+
     def note_failure(self, route: str, status: int, code: str, bound: str | None) -> None:
         """Remember a failure, as `LastErrors.note`, and count it if a bound was met.
 
@@ -258,6 +276,14 @@ class Metrics:
                 metric.observe_all(amounts)
             else:
                 metric.inc(sum(amounts))
+        ended, self._ends = self._ends, defaultdict(list)
+        for labels, ends in ended.items():
+            seconds, retained, largest = zip(*ends, strict=True)
+            self.responses_total.labels(*labels).inc(len(ends))
+            self.response_seconds.labels(*labels).observe_all(seconds)
+            self.retained_bytes.observe_all(retained)
+            if sizes := [size for size in largest if size is not None]:
+                self.stream_event_bytes.observe_all(sizes)
         self.inter_token_tally.settle()
 
     def _counter(self, metric: Metric) -> Counter:
