@@ -46,11 +46,11 @@ class PostgresServer:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self) -> str:
-        """Create an empty database and return its URL."""
+    def create_database(self, template: str = "template1") -> str:
+        """Create a database, empty or as the one of that name, and return its URL."""
         name = f"t{uuid4().hex}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
     def _run(self, program: str, *arguments: str) -> None:

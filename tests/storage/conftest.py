@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -5,9 +6,12 @@ import pytest
 from sqlalchemy import URL
 
 from gateway.ports import Store
+from gateway.storage.engine import create_file, open_engine
 from gateway.storage.memory import MemoryStore
+from gateway.storage.migrations import upgrade
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.store import SqlStore
+from tests.postgres import PostgresServer
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
@@ -16,15 +20,49 @@ OpenSqlStore = Callable[..., Awaitable[SqlStore]]
 
 
 def make_url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+    """Return the URL of a database of the test's own: a copy of one that was migrated once."""
     if kind == "sqlite":
+        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "responses.db")
         return database_url(f"sqlite:///{tmp_path}/responses.db")
-    return database_url(request.getfixturevalue("postgres_database"))
+    server = request.getfixturevalue("postgres_server")
+    return database_url(server.create_database(request.getfixturevalue("migrated_name")))
+
+
+def migrate(url: URL) -> None:
+    create_file(url)
+    engine = open_engine(StoreSettings(url=url))
+    upgrade(engine)
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with the tables of today."""
+    path = tmp_path_factory.mktemp("migrated") / "responses.db"
+    migrate(database_url(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_name(postgres_server: PostgresServer) -> str:
+    """The name of a PostgreSQL database with the tables of today."""
+    url = database_url(postgres_server.create_database())
+    migrate(url)
+    return url.database
 
 
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
-    """The URL of a database that nobody migrated yet."""
+    """The URL of an empty database that has its tables."""
     return make_url(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=DATABASES)
+def bare_database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+    """The URL of a database that nobody migrated yet."""
+    if request.param == "sqlite":
+        return database_url(f"sqlite:///{tmp_path}/responses.db")
+    return database_url(request.getfixturevalue("postgres_database"))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from gateway.ports import Deletion
 from gateway.protocol.errors import StorageUnavailable
 from gateway.storage.commit import BatchCommit
 from gateway.storage.engine import open_engine
-from gateway.storage.settings import StoreSettings, database_url
+from gateway.storage.settings import StoreSettings
 from tests.storage.samples import make_item, make_response
 
 
@@ -49,8 +49,8 @@ async def test_poison_and_its_healthy_neighbours_through_the_store(sql_store):
 
 
 @pytest.fixture
-async def postgres_engine(open_sql_store, postgres_database):
-    engine = open_engine(StoreSettings(url=database_url(postgres_database)))
+async def postgres_engine(open_sql_store, database):
+    engine = open_engine(StoreSettings(url=database))
     yield engine
     engine.dispose()
 

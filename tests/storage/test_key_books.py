@@ -11,7 +11,7 @@ from gateway.storage.engine import open_engine
 from gateway.storage.key_file import KeyFile
 from gateway.storage.key_table import KeyTable
 from gateway.storage.migrations import upgrade
-from gateway.storage.settings import StoreSettings
+from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.tables import api_keys
 from tests.storage.conftest import DATABASES, make_url
 
@@ -34,8 +34,9 @@ def postgres_database(postgres_server):
 def open_book(request, tmp_path):
     """Opens books on one and the same place, as processes would."""
     books = []
-    url = None if request.param == "file" else make_url(request.param, request, tmp_path)
+    url = make_url("sqlite", request, tmp_path) if request.param == "sqlite" else None
     if request.param == "postgres":
+        url = database_url(request.getfixturevalue("postgres_database"))
         engine = open_engine(StoreSettings(url=url))
         upgrade(engine)
         with engine.begin() as connection:

@@ -8,8 +8,8 @@ from gateway.storage.settings import StoreSettings, database_url
 from tests.storage.test_key_books import make_key
 
 
-def test_a_database_that_may_not_be_migrated(database):
-    book = KeyTable(StoreSettings(url=database, auto_migrate="never"), max_keys=3)
+def test_a_database_that_may_not_be_migrated(bare_database):
+    book = KeyTable(StoreSettings(url=bare_database, auto_migrate="never"), max_keys=3)
     with pytest.raises(KeysUnreadable, match=r"does not exist|gateway db upgrade"):
         book.read()
     book.close()

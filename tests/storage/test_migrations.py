@@ -22,6 +22,12 @@ from tests.storage.samples import make_response
 
 
 @pytest.fixture
+def database(bare_database):
+    """What stores are opened on here."""
+    return bare_database
+
+
+@pytest.fixture
 def engine(database):
     create_file(database)
     engine = open_engine(StoreSettings(url=database))

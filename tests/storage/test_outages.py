@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from sqlalchemy import event, text
 
 from gateway.protocol.errors import StorageUnavailable
@@ -248,7 +249,7 @@ async def test_says_nothing_of_the_password(own_server, caplog):
 @ON_POSTGRES
 @pytest.mark.postgres
 async def test_a_statement_that_takes_too_long_is_given_up(open_sql_store):
-    store = await open_sql_store(statement_timeout_seconds=0.05)
+    store = await open_sql_store(statement_timeout_seconds=1.0)
     with pytest.raises(StorageUnavailable, match="statement_timeout_seconds"):
         await store._readers.run(lambda connection: connection.execute(text("SELECT pg_sleep(30)")), timeout=20)
     await assert_works(store)
@@ -279,6 +280,7 @@ async def test_a_probe_is_bounded_and_so_is_every_read(open_sql_store):
     stuck.set()
     await running
     assert await waiting is None
+    store._settings = structs.replace(store._settings, probe_timeout_seconds=20.0)
     await assert_works(store)
 
 
@@ -289,6 +291,7 @@ async def test_a_reader_that_timed_out_keeps_its_thread_until_it_is_done(open_sq
         await store._readers.run(lambda _connection: stuck.wait(), timeout=0.02)
     assert not (await store.probe()).healthy
     stuck.set()
+    store._settings = structs.replace(store._settings, probe_timeout_seconds=20.0)
     assert await store.response("local", "resp_1") is None
     assert (await store.probe()).healthy
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from gateway.ports import Deletion
+from gateway.storage import sweeper as sweeper_module
 from gateway.storage.faults import StorageNotReady
 from gateway.storage.retention import Cutoffs, Removed
 from gateway.storage.sweeper import Sweeper, find_cutoffs
@@ -23,6 +24,8 @@ class ScriptedSweep:
         self.done = threading.Event()
 
     def remove(self, cutoffs):
+        if not self.steps:
+            return
         self.cutoffs.append(cutoffs)
         step = self.steps.pop(0)
         if not self.steps:
@@ -80,19 +83,18 @@ def test_sweeps_again_and_again_whatever_happens(start, caplog):
     assert sample("gateway_retention_sweep_seconds_count") >= 2
 
 
-def test_batches_count_although_the_sweep_breaks_off(start):
+def test_batches_count_although_the_sweep_breaks_off(start, monkeypatch):
     class Torn:
         done = threading.Event()
 
         def remove(self, cutoffs):
-            if self.done.is_set():
-                return
             yield Removed(responses=3)
             self.done.set()
             raise RuntimeError
 
+    monkeypatch.setattr(sweeper_module, "_FIRST_WAIT_SECONDS", 0.01)
     metrics = Metrics()
-    sweeper = start(Torn(), metrics=metrics, interval_seconds=0.3)
+    sweeper = start(Torn(), metrics=metrics, interval_seconds=3600)
     assert Torn.done.wait(PATIENCE)
     sweeper.close()
     sample = metrics.registry.get_sample_value
@@ -136,6 +138,8 @@ async def test_a_store_removes_what_is_old_by_itself(open_sql_store):
     assert await store.response("local", young.id) == young
     sample = store._metrics.registry.get_sample_value
     async with asyncio.timeout(PATIENCE):
+        while not sample("gateway_retention_removed_responses_total"):
+            await asyncio.sleep(0.02)
         while not sample("gateway_retention_last_sweep_timestamp_seconds"):
             await asyncio.sleep(0.02)
     assert sample("gateway_retention_removed_responses_total") == 1

@@ -114,7 +114,7 @@ async def test_a_broken_body_behind_its_answer_ends_the_connection(serve):
 async def test_a_refused_client_is_heard_out_but_not_for_ever(serve):
     site = await serve()
     client = await site.connect()
-    site.bound(header_timeout_seconds=0.15)
+    site.bound(header_timeout_seconds=1.0)
     await client.send(b"rubbish", *[b"x" * 1000] * 5)
     await client.refusal(400, "invalid_http")
     await site.empty()
