@@ -16,12 +16,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Self
 
+from harness.forked import ForkedCommand
+
 START_SECONDS = 30.0
 STOP_SECONDS = 25.0
 # Systems give ports from above these to outgoing connections.
 _UNASSIGNED_PORTS = range(15_000, 32_000)
 # Each process of a test run has some of them for itself: between the choice of a port and its use lie seconds.
 _SHARES = 8
+PROGRAM = str(Path(sys.executable).with_name("gateway"))
+_READ_EARLY = ("OTEL_", "PROMETHEUS_")
 _FOREIGN_PREFIXES = ("GATEWAY_", "AGENTIC_", "OTEL_")
 
 
@@ -53,9 +57,9 @@ class Process:
         self.port = port
         self.log_file = log
         self.tls: ssl.SSLContext | None = None
-        self._arguments = [str(Path(sys.executable).with_name("gateway")), *arguments]
+        self._arguments = [PROGRAM, *arguments]
         self._env = clean_environment(env)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedCommand | None = None
 
     @property
     def url(self) -> str:
@@ -67,8 +71,7 @@ class Process:
 
     def start(self, ready_path: str) -> None:
         """Start and wait until `ready_path` answers 200."""
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(self._arguments, env=self._env, stdout=log, stderr=log)
+        self._process = self._spawn()
         deadline = time.monotonic() + START_SECONDS
         while not self._answers(ready_path):
             if (code := self._process.poll()) is not None:
@@ -76,7 +79,7 @@ class Process:
             if time.monotonic() > deadline:
                 self.kill()
                 raise AssertionError(f"{' '.join(self._arguments)} was not ready in {START_SECONDS} s:\n{self.log}")
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def stop(self) -> int:
         """Ask the process to end and return its exit code; a process that does not end in time is killed."""
@@ -124,6 +127,10 @@ class Process:
                 raise AssertionError(f"no log line with {needles} within {timeout} s:\n{self.log}")
             time.sleep(0.02)
 
+    def _spawn(self) -> subprocess.Popen[bytes] | ForkedCommand:
+        with self.log_file.open("ab") as log:
+            return subprocess.Popen(self._arguments, env=self._env, stdout=log, stderr=log)
+
     def _answers(self, path: str) -> bool:
         try:
             with urllib.request.urlopen(self.url + path, timeout=5, context=self.tls) as answer:
@@ -163,6 +170,14 @@ class Gateway(Process):
     def __exit__(self, *_: object) -> None:
         if self.running:
             self.stop()
+
+    def _spawn(self) -> subprocess.Popen[bytes] | ForkedCommand:
+        program, *arguments = self._arguments
+        # Some variables are read while modules are imported, and before several workers are started.
+        several = any("workers" in argument for argument in arguments)
+        if program != PROGRAM or several or any(name.startswith(_READ_EARLY) for name in self._env):
+            return super()._spawn()
+        return ForkedCommand(arguments, self._env, self.log_file)
 
     def rows(self, model: str | None = None) -> int:
         """Return how many responses the database holds, of one model if named."""
