@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+PATIENCE = 40
 TINY = Path(__file__).with_name("tiny.py")
 
 
@@ -36,15 +37,15 @@ class Running:
 
     async def end(self):
         """Wait for the exit; return its code and everything written to stderr."""
-        _, errors = await asyncio.wait_for(self.process.communicate(), 20)
+        _, errors = await asyncio.wait_for(self.process.communicate(), PATIENCE)
         return self.process.returncode, errors.decode()
 
     @asynccontextmanager
-    async def stream(self, chunks, interval, lingers=0):
+    async def stream(self, chunks, interval, more="lingers=0"):
         """Open a stream and wait for its first chunk; yields an iterator over the following lines."""
         async with (
-            httpx.AsyncClient(base_url=self.url) as client,
-            client.stream("POST", f"/v1/responses?chunks={chunks}&interval={interval}&lingers={lingers}") as answer,
+            httpx.AsyncClient(base_url=self.url, timeout=PATIENCE) as client,
+            client.stream("POST", f"/v1/responses?chunks={chunks}&interval={interval}&{more}") as answer,
         ):
             lines = answer.aiter_lines()
             assert await anext(lines) == "0"
@@ -63,7 +64,7 @@ async def launch():
         processes.append(process)
         running = Running(process)
         if wait:
-            running.start_line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+            running.start_line = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode()
         return running
 
     yield launch

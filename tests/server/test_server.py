@@ -6,6 +6,7 @@ import httpx
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from server.conftest import PATIENCE
 
 from gateway.app import StartError
 from gateway.config.schema import AdminConfig, GatewayConfig, ServerConfig
@@ -17,7 +18,7 @@ def config(host="127.0.0.1", port=0, bind="127.0.0.1:0", **server):
 
 
 async def status(url, method="GET"):
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
         return await client.request(method, url)
 
 
@@ -160,11 +161,11 @@ async def test_a_database_that_does_not_answer_cannot_hold_up_the_end_for_ever(l
 
 async def test_a_drain_lets_streams_finish_and_refuses_new_ones(launch):
     running = await launch()
-    async with running.stream(chunks=15, interval=0.1) as lines:
+    async with running.stream(chunks=15, interval=0, more="holds=1") as lines:
         running.signal(signal.SIGTERM)
         await wait_until_draining(running)
-        refused = await status(f"{running.url}/v1/responses?chunks=1&interval=0", "POST")
         alive = await status(f"{running.url}/livez")
+        refused = await status(f"{running.url}/v1/responses?lets_go", "POST")
         rest = [line async for line in lines]
     code, _ = await running.end()
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
@@ -231,7 +232,7 @@ async def test_a_third_signal_skips_the_grace(launch):
 
 async def test_a_handler_that_does_not_end_is_cancelled_without_a_traceback(launch):
     running = await launch(server={"port": 0, "drain_seconds": 0, "close_grace_seconds": 0})
-    async with running.stream(chunks=1, interval=0, lingers=1000) as lines:
+    async with running.stream(chunks=1, interval=0, more="lingers=1000") as lines:
         assert await anext(lines) == "end"
         running.signal(signal.SIGTERM)
         code, errors = await running.end()
@@ -242,31 +243,34 @@ async def test_a_handler_that_does_not_end_is_cancelled_without_a_traceback(laun
 async def test_a_hangup_that_finds_faults_names_them_and_changes_nothing(launch):
     running = await launch()
     running.signal(signal.SIGHUP)
-    record = msgspec.json.decode(await asyncio.wait_for(running.process.stderr.readline(), 10))
+    record = msgspec.json.decode(await asyncio.wait_for(running.process.stderr.readline(), PATIENCE))
     assert (record["level"], record["problems"]) == ("error", ["--set: server.port: is not what it was"])
     assert (await status(f"{running.url}/livez")).status_code == 200
 
 
 async def test_a_hangup_in_a_drain_is_ignored(launch):
     running = await launch()
-    async with running.stream(chunks=3, interval=0.3) as lines:
+    async with running.stream(chunks=3, interval=0, more="holds=1") as lines:
         running.signal(signal.SIGTERM)
         await wait_until_draining(running)
         running.signal(signal.SIGHUP)
+        while b"reload: ignored" not in (line := await running.process.stderr.readline()):
+            assert line
+        await status(f"{running.url}/v1/responses?lets_go", "POST")
         assert [line async for line in lines][-1] == "end"
     code, errors = await running.end()
     assert code == 0
-    assert "reload: ignored, because the gateway is shutting down" in messages(errors)
+    assert b"reload: ignored, because the gateway is shutting down" in line
     assert "is not what it was" not in errors
 
 
 async def test_a_hangup_while_waiting_for_the_upstream_is_served(launch):
     running = await launch(wait=False, probes=99, wait_upstream=60)
-    assert b"Waiting for the inference server" in await asyncio.wait_for(running.process.stderr.readline(), 20)
+    assert b"Waiting for the inference server" in await asyncio.wait_for(running.process.stderr.readline(), PATIENCE)
     running.signal(signal.SIGHUP)
-    line = await asyncio.wait_for(running.process.stderr.readline(), 10)
+    line = await asyncio.wait_for(running.process.stderr.readline(), PATIENCE)
     while b"reload" not in line:
-        line = await asyncio.wait_for(running.process.stderr.readline(), 10)
+        line = await asyncio.wait_for(running.process.stderr.readline(), PATIENCE)
     running.signal(signal.SIGTERM)
     assert (await running.end())[0] == 0
 

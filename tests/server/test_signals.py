@@ -11,7 +11,7 @@ async def test_signals_are_passed_on_by_name_and_the_end_is_audited(caplog):
     with owned_signals(told.put_nowait, told.put_nowait):
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)
-            assert await asyncio.wait_for(told.get(), 5) == number.name
+            assert await asyncio.wait_for(told.get(), 20) == number.name
     assert [(record.action, record.actor, record.outcome) for record in caplog.records] == [
         ("stop", "SIGTERM", "draining"),
         ("stop", "SIGINT", "cut off"),

@@ -113,7 +113,7 @@ async def test_a_worker_that_ends_is_started_again(code, reason):
     await crew.until_hired(3)
     assert (crew.hired[2].number, crew.ended, crew.ends(reason)) == (2, [2], 1)
     crew.supervisor.stop("SIGTERM")
-    assert await asyncio.wait_for(running, 5) == 0
+    assert await asyncio.wait_for(running, 20) == 0
 
 
 async def test_pauses_double_up_to_their_bound_and_start_anew_after_a_time_of_service(monkeypatch):
@@ -135,7 +135,7 @@ async def test_pauses_double_up_to_their_bound_and_start_anew_after_a_time_of_se
     await crew.until_hired(12)
     assert rests[9:] == [0.5]
     crew.supervisor.stop("SIGTERM")
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 20)
 
 
 async def test_it_gives_up_when_none_serves_and_none_can_be_started():
@@ -145,7 +145,7 @@ async def test_it_gives_up_when_none_serves_and_none_can_be_started():
     for child in crew.hired[:2]:
         child.end(-signal.SIGKILL)
     with pytest.raises(WorkerFailed, match=r"worker \d could not be started 3 times in a row.*no memory"):
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, 20)
     assert 5 <= len(crew.hired) <= 8
 
 
@@ -157,7 +157,7 @@ async def test_as_long_as_one_serves_it_does_not_give_up():
     await crew.until_hired(20)
     assert crew.hired[0].serving
     crew.supervisor.stop("SIGTERM")
-    assert await asyncio.wait_for(running, 5) == 0
+    assert await asyncio.wait_for(running, 20) == 0
 
 
 async def test_a_second_signal_is_passed_on_and_costs_the_exit_code():
@@ -169,7 +169,7 @@ async def test_a_second_signal_is_passed_on_and_costs_the_exit_code():
     for child in crew.hired:
         assert child.told == [Stop(1, "SIGTERM"), Stop(2, "SIGINT")]
         child.end(0)
-    assert await asyncio.wait_for(running, 5) == 1
+    assert await asyncio.wait_for(running, 20) == 1
 
 
 async def test_a_worker_that_dies_in_the_drain_costs_the_exit_code():
@@ -179,7 +179,7 @@ async def test_a_worker_that_dies_in_the_drain_costs_the_exit_code():
     crew.supervisor.stop("SIGTERM")
     crew.hired[0].end(-signal.SIGSEGV)
     crew.hired[1].end(0)
-    assert await asyncio.wait_for(running, 5) == 1
+    assert await asyncio.wait_for(running, 20) == 1
     assert len(crew.hired) == 2
 
 
@@ -189,7 +189,7 @@ async def test_workers_that_do_not_end_are_killed(monkeypatch, caplog):
     await crew.supervisor.open(None)
     running = asyncio.create_task(crew.supervisor.run())
     crew.supervisor.stop("SIGTERM")
-    assert await asyncio.wait_for(running, 5) == 1
+    assert await asyncio.wait_for(running, 20) == 1
     assert sum("did not end in time and is killed" in message for message in caplog.messages) == 2
 
 
@@ -206,10 +206,10 @@ async def test_a_worker_that_is_hired_during_a_stop_is_told_so():
     crew.supervisor._hire = hire_slowly
     running = asyncio.create_task(crew.supervisor.run())
     crew.hired[0].end(1)
-    await asyncio.wait_for(entered.wait(), 5)
+    await asyncio.wait_for(entered.wait(), 20)
     crew.supervisor.stop("SIGTERM")
     go_on.set()
-    assert await asyncio.wait_for(running, 5) == 0
+    assert await asyncio.wait_for(running, 20) == 0
     assert crew.hired[2].told == [Stop(1, "SIGTERM")]
 
 
@@ -225,7 +225,7 @@ async def test_a_stop_while_the_others_are_started_starts_no_more():
     crew.supervisor._hire = hire
     await crew.supervisor.open(None)
     assert [child.number for child in crew.hired] == [1, 2]
-    assert await asyncio.wait_for(crew.supervisor.run(), 5) == 0
+    assert await asyncio.wait_for(crew.supervisor.run(), 20) == 0
 
 
 async def test_where_there_is_no_room_for_a_process_it_tries_again(caplog):
@@ -244,7 +244,7 @@ async def test_where_there_is_no_room_for_a_process_it_tries_again(caplog):
     await crew.until_hired(3)
     assert caplog.messages.count("worker 1: no process can be started (Resource temporarily unavailable)") == 3
     crew.supervisor.stop("SIGTERM")
-    assert await asyncio.wait_for(running, 5) == 0
+    assert await asyncio.wait_for(running, 20) == 0
 
 
 async def test_no_room_for_the_first_process_ends_the_start():

@@ -47,7 +47,7 @@ class Parent:
         self._writer.write(json.dumps({"type": kind, **fields}).encode() + b"\n")
 
     async def hear(self):
-        return json.loads(await asyncio.wait_for(self._reader.readline(), 5))
+        return json.loads(await asyncio.wait_for(self._reader.readline(), 20))
 
     def leave(self):
         self._writer.close()
@@ -89,7 +89,7 @@ async def test_a_signal_of_its_own_and_the_parents_word_are_one_stop(parent):
 async def test_it_reads_its_configuration_again(parent):
     told, _, reloader, _ = parent
     told.say("ReadAgain")
-    await asyncio.wait_for(reloader.asked.wait(), 5)
+    await asyncio.wait_for(reloader.asked.wait(), 20)
 
 
 async def test_it_answers_questions(parent):
@@ -105,7 +105,7 @@ async def test_it_answers_questions(parent):
 async def test_without_its_parent_it_stops(parent):
     told, server, _, _ = parent
     told.leave()
-    await asyncio.wait_for(server.changed.wait(), 5)
+    await asyncio.wait_for(server.changed.wait(), 20)
     assert server.reasons == ["the parent process has ended"]
 
 
@@ -114,7 +114,7 @@ async def test_a_stop_that_runs_is_not_cut_short_because_the_parent_ends(parent)
     server.stop("SIGTERM")
     told.leave()
     (obeying,) = (task for task in asyncio.all_tasks() if task.get_name() == "orders")
-    await asyncio.wait_for(obeying, 5)
+    await asyncio.wait_for(obeying, 20)
     assert server.stops == 1
 
 

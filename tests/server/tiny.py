@@ -34,7 +34,10 @@ class ToyUsage:
 
 
 class ToyEngine:
-    """Streams as many chunks as the query asks for and counts the streams."""
+    """Streams as many chunks as the query asks for and counts the streams.
+
+    One with `holds` stops before its end until another request, which is answered even in a drain, has `lets_go`.
+    """
 
     def __init__(self):
         self.usage = ToyUsage()
@@ -42,6 +45,7 @@ class ToyEngine:
         self.draining = False
         self.idle = asyncio.Event()
         self.cut = asyncio.Event()
+        self.go_on = asyncio.Event()
 
     def begin_drain(self):
         self.draining = True
@@ -62,6 +66,8 @@ class ToyEngine:
         return ToySession()
 
     async def serve(self, scope, receive, send):
+        if b"lets_go" in scope["query_string"]:
+            self.go_on.set()
         if self.draining:
             raise Unavailable("The gateway is shutting down.")
         query = {name: float(values[0]) for name, values in parse_qs(scope["query_string"].decode()).items()}
@@ -73,6 +79,8 @@ class ToyEngine:
                 await self._pause(query["interval"])
                 if self.cut.is_set():
                     break
+            if "holds" in query:
+                await self.go_on.wait()
             await send({"type": "http.response.body", "body": b"failed\n" if self.cut.is_set() else b"end\n"})
             await asyncio.sleep(query.get("lingers", 0))
         finally:
