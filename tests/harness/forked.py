@@ -1,7 +1,8 @@
-"""`gateway` commands as processes that need not import anything: each is forked from one that has done so already.
+"""Processes of the product that need not import it: each is forked from one that has done so already.
 
-To start the interpreter and import the product takes a second of processor time; a fork takes some hundredths. Like a
-process started by its name, it has an environment, a log and an exit code of its own, and shares nothing that changes.
+To start the interpreter and import the product takes a second of processor time; a fork takes some hundredths.
+Like a process started by its name, it has an environment, outputs and an exit code of its own, and shares nothing
+that changes.
 """
 
 import atexit
@@ -10,9 +11,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
-from pathlib import Path
+from multiprocessing.connection import Connection
 
 _IMPORTED_BEFORE = [
     "gateway.cli.serve",
@@ -23,20 +24,29 @@ _IMPORTED_BEFORE = [
 ]
 
 
-class ForkedCommand:
-    """One running command, with as much of `subprocess.Popen` as the harness uses.
+class ForkedProcess:
+    """One running process, with as much of `subprocess.Popen` as tests use.
 
     Args:
-        arguments: of the command `gateway`.
+        act: what it does, a function of a module; it ends by returning or as `sys.exit` says.
+        arguments: of the program, as `sys.argv` holds them behind its name.
         env: its whole environment.
-        log: where its output is appended.
+        stdout: descriptor of its standard output, which stays the caller's.
+        stderr: the same of its errors.
     """
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, act: Callable[[], None], arguments: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int
+    ) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_IMPORTED_BEFORE)
-        self._process = context.Process(target=_run_command, args=(list(arguments), dict(env), str(log)), daemon=True)
+        # Connections are what can be handed to another process; these carry what is printed.
+        outputs = [Connection(os.dup(descriptor), readable=False) for descriptor in (stdout, stderr)]
+        run = (act, list(arguments), dict(env), *outputs)
+        self._process = context.Process(target=_run, args=run, daemon=True)
         self._process.start()
+        for output in outputs:
+            output.close()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -52,7 +62,7 @@ class ForkedCommand:
         """
         self._process.join(timeout)
         if (code := self.poll()) is None:
-            raise subprocess.TimeoutExpired("gateway", timeout)
+            raise subprocess.TimeoutExpired(self._process.name, timeout)
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -64,20 +74,24 @@ class ForkedCommand:
         self.send_signal(signal.SIGKILL)
 
 
-def _run_command(arguments: list[str], env: dict[str, str], log: str) -> None:
+def _run(act: Callable[[], None], arguments: list[str], env: dict[str, str], out: Connection, err: Connection) -> None:
     os.environ.clear()
     os.environ.update(env)
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(descriptor, stream.fileno())
+    sys.argv[1:] = arguments
+    for output, stream in ((out, sys.stdout), (err, sys.stderr)):
+        os.dup2(output.fileno(), stream.fileno())
+        output.close()
         assert isinstance(stream, TextIOWrapper)
         stream.reconfigure(line_buffering=True)
-    os.close(descriptor)
-
-    from gateway.cli.main import main
-
     try:
-        main(arguments)
+        act()
     finally:
         # A fork leaves without them; coverage is written by one.
         atexit._run_exitfuncs()
+
+
+def run_gateway() -> None:
+    """Be the command `gateway`."""
+    from gateway.cli.main import main
+
+    main()

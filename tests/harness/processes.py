@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Self
 
-from harness.forked import ForkedCommand
+from harness.forked import ForkedProcess, run_gateway
 
 START_SECONDS = 30.0
 STOP_SECONDS = 25.0
@@ -59,7 +59,7 @@ class Process:
         self.tls: ssl.SSLContext | None = None
         self._arguments = [PROGRAM, *arguments]
         self._env = clean_environment(env)
-        self._process: subprocess.Popen[bytes] | ForkedCommand | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @property
     def url(self) -> str:
@@ -127,7 +127,7 @@ class Process:
                 raise AssertionError(f"no log line with {needles} within {timeout} s:\n{self.log}")
             time.sleep(0.02)
 
-    def _spawn(self) -> subprocess.Popen[bytes] | ForkedCommand:
+    def _spawn(self) -> subprocess.Popen[bytes] | ForkedProcess:
         with self.log_file.open("ab") as log:
             return subprocess.Popen(self._arguments, env=self._env, stdout=log, stderr=log)
 
@@ -171,13 +171,14 @@ class Gateway(Process):
         if self.running:
             self.stop()
 
-    def _spawn(self) -> subprocess.Popen[bytes] | ForkedCommand:
+    def _spawn(self) -> subprocess.Popen[bytes] | ForkedProcess:
         program, *arguments = self._arguments
         # Some variables are read while modules are imported, and before several workers are started.
         several = any("workers" in argument for argument in arguments)
         if program != PROGRAM or several or any(name.startswith(_READ_EARLY) for name in self._env):
             return super()._spawn()
-        return ForkedCommand(arguments, self._env, self.log_file)
+        with self.log_file.open("ab") as log:
+            return ForkedProcess(run_gateway, arguments, self._env, log.fileno(), log.fileno())
 
     def rows(self, model: str | None = None) -> int:
         """Return how many responses the database holds, of one model if named."""

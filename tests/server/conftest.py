@@ -1,15 +1,54 @@
 import asyncio
 import json
+import os
 import re
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
+from harness.forked import ForkedProcess
+from server import tiny
 
 PATIENCE = 40
-TINY = Path(__file__).with_name("tiny.py")
+
+
+class PipedProcess:
+    """A forked process whose outputs are read, with as much of `asyncio.subprocess.Process` as the tests use."""
+
+    def __init__(self, forked, stdout, stderr):
+        self.stdout, self.stderr = stdout, stderr
+        self._forked = forked
+
+    @classmethod
+    async def start(cls, act, *arguments):
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        forked = ForkedProcess(act, arguments, os.environ, out_end, err_end)
+        os.close(out_end)
+        os.close(err_end)
+        return cls(forked, await read_pipe(out), await read_pipe(err))
+
+    @property
+    def returncode(self):
+        return self._forked.poll()
+
+    def send_signal(self, number):
+        self._forked.send_signal(number)
+
+    def kill(self):
+        self._forked.kill()
+
+    async def communicate(self):
+        outputs = await asyncio.gather(self.stdout.read(), self.stderr.read())
+        await asyncio.to_thread(self._forked.wait, PATIENCE)
+        return outputs
+
+
+async def read_pipe(descriptor):
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+    )
+    return reader
 
 
 class Running:
@@ -58,9 +97,7 @@ async def launch():
     processes = []
 
     async def launch(wait=True, **options):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, TINY, json.dumps(options), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
+        process = await PipedProcess.start(tiny.main, json.dumps(options))
         processes.append(process)
         running = Running(process)
         if wait:

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import signal
-import sys
 
 import httpx
 import pytest
 from conformance.verdict import judge_stream
-from server.conftest import PATIENCE, Running
+from harness.forked import run_gateway
+from server.conftest import PATIENCE, PipedProcess, Running
 
 from gateway.upstream.simulated import serve_simulator
 
@@ -46,12 +46,10 @@ async def start(upstream, tmp_path, drain_seconds):
         "admin.bind=127.0.0.1:0",
         "telemetry.log_format=console",
     ]
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from gateway.cli.main import main; main()", "serve"),
+    return await PipedProcess.start(
+        *(run_gateway, "serve"),
         *("--upstream", upstream.url, "--database", f"sqlite:///{tmp_path}/responses.db"),
         *(part for setting in settings for part in ("--set", setting)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
     )
 
 

@@ -1,4 +1,4 @@
-"""A gateway process with a toy engine: `tiny.py OPTIONS`, OPTIONS being a JSON object."""
+"""A gateway process with a toy engine; its argument is a JSON object of options."""
 
 import asyncio
 import json
@@ -172,7 +172,3 @@ def main():
             build=build,
         )
     )
-
-
-if __name__ == "__main__":
-    main()
