@@ -37,7 +37,7 @@ async def answering(*pieces: bytes, tls=None, stays=False):
         scheme = "https" if tls else "http"
         yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/responses?token=abc"
         if ended:
-            await asyncio.wait(ended, timeout=5)
+            await asyncio.wait(ended, timeout=20)
 
 
 class Exchange:

@@ -56,7 +56,7 @@ def start_demo(tmp_path):
 
 def answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=20) as answer:
             return answer.status == 200
     except urllib.error.URLError:
         return False

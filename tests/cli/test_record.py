@@ -29,7 +29,7 @@ def serving(provider: Provider):
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(20)
         yield found[0]
     finally:
         loop.call_soon_threadsafe(stop.set)
@@ -93,7 +93,7 @@ main(sys.argv[1:])
             # Nobody answers the second call, so the scenario waits after this.
             assert any("response.inject.created" in line for line in process.stderr)
             process.send_signal(number)
-            _, told = process.communicate(timeout=20)
+            _, told = process.communicate(timeout=40)
     assert process.returncode == 1
     assert told.endswith("error: stopped\n")
     assert load_cassette(path).is_intact
@@ -177,7 +177,7 @@ def test_a_recording_is_served_until_it_is_told_to_stop(tmp_path):
         again = run(replay.command, path, "--url", found[0])
         taken = run(replay.command, path, "--serve", found[1])
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=40)
     assert (again.exit_code, process.returncode) == (0, 0)
     assert (taken.exit_code, "choose another port" in taken.stderr) == (1, True)
 

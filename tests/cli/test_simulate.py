@@ -36,7 +36,7 @@ def running(tmp_path):
 
 def post(url: str, text: str) -> dict:
     body = json.dumps({"model": "sim", "input": text}).encode()
-    with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/responses", body), timeout=10) as response:
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/responses", body), timeout=30) as response:
         return json.load(response)
 
 
@@ -46,7 +46,7 @@ def test_serves_until_it_is_told_to_stop(running, number):
     assert post(url, "scripted") == {"from": "script"}
     assert post(url, "scripted")["model"] == "sim"
     os.kill(process.pid, number)
-    _, log = process.communicate(timeout=10)
+    _, log = process.communicate(timeout=30)
     assert process.returncode == 0
     assert len([line for line in log.splitlines() if "POST /v1/responses" in line]) == 2
     assert "Traceback" not in log

@@ -39,14 +39,14 @@ def test_the_upstream_notices_a_hang_up(upstream: Upstream) -> None:
     left_at = time.monotonic()
     connection.close()
     assert seen.seconds_to_notice(left_at) >= 0
-    assert seen.ended.wait(5)
+    assert seen.ended.wait(20)
     assert not seen.finished
 
 
 def test_a_caller_that_stays_to_the_end_did_not_hang_up(upstream: Upstream) -> None:
     create(upstream.port, {"model": upstream.script("fine", says("fine"))})
     (seen,) = upstream.calls("fine")
-    assert seen.ended.wait(5)
+    assert seen.ended.wait(20)
     assert seen.finished
     with pytest.raises(AssertionError, match="still ran"):
         seen.seconds_to_notice(time.monotonic(), timeout=0.05)

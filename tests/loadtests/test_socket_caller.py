@@ -40,7 +40,7 @@ def serving(script: Script, **options: Any) -> Iterator[str]:
         thread.join()
 
 
-def ask(url: str, *lanes: str | None, timeout: float = 0.5) -> list[Turn]:
+def ask(url: str, *lanes: str | None, timeout: float = 20.0) -> list[Turn]:
     """Ask once on each lane, all at once, and return the turns as they ended."""
     from socket_caller import SocketCaller
 
@@ -125,7 +125,7 @@ def talk_rubbish(connection: ServerConnection, asked: dict[str, Any]) -> None:
 )
 def test_what_fails(script: Script, fault: str) -> None:
     with serving(script) as url:
-        (turn,) = ask(url, "left")
+        (turn,) = ask(url, "left", timeout=0.5 if fault == "timeout" else 20.0)
     assert (turn.outcome, turn.fault) == ("failed", fault)
 
 
