@@ -16,6 +16,7 @@ from io import TextIOWrapper
 from multiprocessing.connection import Connection
 
 _IMPORTED_BEFORE = [
+    "gateway.cli.db",
     "gateway.cli.serve",
     "gateway.app.parts",
     "gateway.app.gateway",

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Self
 
 from harness.forked import ForkedProcess, run_gateway
@@ -25,7 +26,6 @@ _UNASSIGNED_PORTS = range(15_000, 32_000)
 # Each process of a test run has some of them for itself: between the choice of a port and its use lie seconds.
 _SHARES = 8
 PROGRAM = str(Path(sys.executable).with_name("gateway"))
-_READ_EARLY = ("OTEL_", "PROMETHEUS_")
 _FOREIGN_PREFIXES = ("GATEWAY_", "AGENTIC_", "OTEL_")
 
 
@@ -44,6 +44,23 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this environment without any variable that could configure the product."""
     kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(_FOREIGN_PREFIXES)}
     return {**kept, "PYTHONUNBUFFERED": "1", **(extra or {})}
+
+
+def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command of the product to its end, with these extra variables, and return what it wrote."""
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        process = ForkedProcess(run_gateway, arguments, clean_environment(env), out.fileno(), err.fileno())
+        try:
+            code = process.wait(START_SECONDS)
+        finally:
+            process.kill()
+        for output in (out, err):
+            output.seek(0)
+        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+
+
+def _read_early(variable: str) -> bool:
+    return variable.startswith(("OTEL_", "PROMETHEUS_"))
 
 
 class Process:
@@ -128,7 +145,12 @@ class Process:
             time.sleep(0.02)
 
     def _spawn(self) -> subprocess.Popen[bytes] | ForkedProcess:
+        program, *arguments = self._arguments
+        # Some variables are read while modules are imported, as they are before several workers start.
+        early = any("workers" in argument for argument in arguments) or any(map(_read_early, self._env))
         with self.log_file.open("ab") as log:
+            if program == PROGRAM and not early:
+                return ForkedProcess(run_gateway, arguments, self._env, log.fileno(), log.fileno())
             return subprocess.Popen(self._arguments, env=self._env, stdout=log, stderr=log)
 
     def _answers(self, path: str) -> bool:
@@ -170,15 +192,6 @@ class Gateway(Process):
     def __exit__(self, *_: object) -> None:
         if self.running:
             self.stop()
-
-    def _spawn(self) -> subprocess.Popen[bytes] | ForkedProcess:
-        program, *arguments = self._arguments
-        # Some variables are read while modules are imported, and before several workers are started.
-        several = any("workers" in argument for argument in arguments)
-        if program != PROGRAM or several or any(name.startswith(_READ_EARLY) for name in self._env):
-            return super()._spawn()
-        with self.log_file.open("ab") as log:
-            return ForkedProcess(run_gateway, arguments, self._env, log.fileno(), log.fileno())
 
     def rows(self, model: str | None = None) -> int:
         """Return how many responses the database holds, of one model if named."""

@@ -5,8 +5,6 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +14,7 @@ import psycopg
 import pytest
 from harness.client import client, create
 from harness.engine import says
-from harness.processes import Gateway, clean_environment, free_port
+from harness.processes import Gateway, free_port, run_command
 from harness.upstream import Upstream
 from integration.databases import DatabaseGateway
 from integration.trees import BETA, ON, ROOT, play
@@ -73,10 +71,7 @@ def start(upstream: Upstream, tmp_path: Path, database: str) -> Iterator[Callabl
 
 def command(*arguments: str) -> tuple[int, str]:
     """Run the product's own command and return its exit code and what it says."""
-    program = Path(sys.executable).with_name("gateway")
-    done = subprocess.run(
-        [program, *arguments], env=clean_environment(), capture_output=True, text=True, timeout=30, check=False
-    )
+    done = run_command(*arguments)
     return done.returncode, done.stdout + done.stderr
 
 

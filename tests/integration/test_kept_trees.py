@@ -1,12 +1,10 @@
 """Trees of agents that are kept: copied and put back, removed, and continued by another process."""
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from harness.processes import clean_environment
+from harness.processes import run_command
 from harness.upstream import Upstream
 from integration.databases import DatabaseGateway
 from integration.tree_moments import MOMENTS, SETTINGS, Scene
@@ -14,14 +12,7 @@ from integration.tree_moments import MOMENTS, SETTINGS, Scene
 
 def run(*arguments: str) -> str:
     """Run the product's command, which has to succeed; return what it prints."""
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("gateway")), *arguments],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = run_command(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

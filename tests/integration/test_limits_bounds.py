@@ -3,14 +3,12 @@
 The numbers are rows of the acceptance matrix, over HTTP.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from harness.client import create
-from harness.processes import Gateway, clean_environment
+from harness.processes import Gateway, run_command
 from harness.upstream import Upstream
 from integration.databases import DatabaseGateway
 from integration.sizes import (
@@ -214,8 +212,7 @@ def derived_name(key: str) -> str:
 
 def refuse_to_start(folder: Path, env: dict[str, str]) -> list[str]:
     """Start the gateway, which must refuse with the code of an unusable configuration, and return what it says."""
-    command = [Path(sys.executable).with_name("gateway"), "serve", "--database", f"sqlite:///{folder}/responses.db"]
-    done = subprocess.run(command, env=clean_environment(env), capture_output=True, text=True, timeout=30, check=False)
+    done = run_command("serve", "--database", f"sqlite:///{folder}/responses.db", env=env)
     assert done.returncode == 2, done.stderr
     assert not (folder / "responses.db").exists()
     return done.stderr.splitlines()

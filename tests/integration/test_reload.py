@@ -4,8 +4,6 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 from harness.client import Answer, client, create, open_create, read_until
 from harness.engine import says
-from harness.processes import Gateway, clean_environment, free_port
+from harness.processes import Gateway, free_port, run_command
 from harness.upstream import Reply, Request, Upstream
 
 HELD = "x" * 400
@@ -302,8 +300,7 @@ def test_a_faulty_file_changes_nothing_and_is_told_as_the_check_tells_it(start: 
     report = live.reload(text)
     assert report["level"] == "error"
     assert report["message"] == "reload: the configuration cannot be used; nothing was changed"
-    command = [str(Path(sys.executable).with_name("gateway")), "config", "check", str(live.file)]
-    checked = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=30, check=False)
+    checked = run_command("config", "check", str(live.file))
     *findings, _ = checked.stderr.splitlines()
     warnings = [f"warning: {warning}" for warning in report.get("warnings", ())]
     assert [*warnings, *(f"error: {problem}" for problem in report["problems"])] == findings

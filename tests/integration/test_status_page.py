@@ -1,8 +1,6 @@
 """The status of a process that has served: as a document, at a terminal, and as a page in a real browser."""
 
 import struct
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from harness.browser import Tab, open_browser
 from harness.client import client
 from harness.engine import says
 from harness.pages import serve_page
-from harness.processes import clean_environment
+from harness.processes import run_command
 from harness.upstream import Upstream
 from harness.websocket import WebSocket
 from integration.sizes import EVENT, settings
@@ -106,10 +104,7 @@ def test_no_secret_is_shown(served: WatchedGateway, path: str) -> None:
 
 
 def test_the_command_reads_the_document_of_a_process(served: WatchedGateway) -> None:
-    command = [str(Path(sys.executable).with_name("gateway")), "status", "--url", served.admin_url]
-    done = subprocess.run(
-        command, env=clean_environment({"COLUMNS": "150"}), capture_output=True, text=True, timeout=30, check=False
-    )
+    done = run_command("status", "--url", served.admin_url, env={"COLUMNS": "150"})
     assert (done.returncode, done.stderr) == (0, "")
     assert f"process {served.pid}" in done.stdout
     assert "response_resource_limit_exceeded" in done.stdout
