@@ -18,7 +18,7 @@ from postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 SETTINGS = {
-    "storage.lease_seconds": "3",
+    "storage.lease_seconds": "2",
     "background.heartbeat_seconds": "0.1",
     "background.poll_interval_seconds": "0.05",
     "server.drain_seconds": "0.2",

@@ -15,7 +15,7 @@ from integration.databases import DatabaseGateway
 from integration.turns import Held, echo
 
 pytestmark = pytest.mark.postgres
-LEASE_SECONDS = 1.5
+LEASE_SECONDS = 2.0
 Json = dict[str, Any]
 
 

@@ -72,7 +72,7 @@ def test_a_websocket_is_refused_before_it_is_one(guarded, issuer):
 
 
 def test_a_token_that_expires_on_an_open_socket_starts_nothing_more(guarded, issuer):
-    expiry = time.time() + 0.5
+    expiry = time.time() + 1.5
     with WebSocket(guarded.port, headers=bearer(issuer.token(exp=expiry))) as socket:
         socket.create(MODEL)
         assert socket.events_until_terminal()[-1]["type"] == "response.completed"
