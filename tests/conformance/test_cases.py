@@ -54,7 +54,7 @@ class Stage:
 
     async def play(self, case: dict[str, Any]) -> list[str]:
         """Play one case and return what went wrong."""
-        faults, _, _ = await run_cases.run_case(case, self.upstream, self.gateway.url, {}, timeout=10)
+        faults, _, _ = await run_cases.run_case(case, self.upstream, self.gateway.url, {}, timeout=30)
         return faults
 
 
