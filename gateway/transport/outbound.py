@@ -56,10 +56,11 @@ class OutboundQueue(Generic[Batch]):
         self._high_batches = 0
         self._high_bytes = 0
         self._closed = False
-        self._producers: deque[asyncio.Future[None]] = deque()
-        self._drained: deque[asyncio.Future[None]] = deque()
+        # Short, and mostly empty: a list costs nothing until then.
+        self._producers: list[asyncio.Future[None]] = []
+        self._drained: list[asyncio.Future[None]] = []
         self._sent = 0
-        self._passed: deque[asyncio.Future[None]] = deque()
+        self._passed: list[asyncio.Future[None]] = []
 
     @property
     def statistics(self) -> OutboundStatistics:
@@ -98,8 +99,9 @@ class OutboundQueue(Generic[Batch]):
             _, size = self._waiting.popleft()
             self._note(-1, -size)
             self._sent += 1
-        _wake_all(self._passed)
-        if not self._waiting:
+        if self._passed:
+            _wake_all(self._passed)
+        if self._drained and not self._waiting:
             _wake_all(self._drained)
         # One at a time, in turn: each that has queued its batch looks whether the next may.
         if self._producers:
@@ -164,6 +166,7 @@ def _call(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def _wake_all(line: deque[asyncio.Future[None]]) -> None:
-    while line:
-        _call(line.popleft())
+def _wake_all(line: list[asyncio.Future[None]]) -> None:
+    for waiter in line:
+        _call(waiter)
+    line.clear()

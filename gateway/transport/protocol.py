@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any, cast
+from urllib.parse import unquote
 
 import httptools
-from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -14,6 +14,7 @@ from uvicorn.server import ServerState
 from gateway.config.schema import ServerConfig
 from gateway.protocol.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.transport.connection import CONNECTION_EXTENSION, SURPLUS_EXTENSION, RequestTimeout, StallWatch
+from gateway.transport.cycle import Cycle
 from gateway.transport.framing import CHUNK, LAST_CHUNK, HeadKeeper, UnframedKeeper
 from gateway.transport.wire_errors import http_error
 
@@ -204,28 +205,21 @@ class ConnectionProtocol(HttpToolsProtocol):
             extensions[SURPLUS_EXTENSION] = True
         self.scope["extensions"] = extensions
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; those that come behind a body are nobody's."""
-        if self._in_head:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         """Hand the request to the app."""
         size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
         if size > self._settings.max_header_bytes:
             raise self._head_too_large()
-        if self.parser.should_upgrade() and not self._should_upgrade():
-            if self.parser.get_method() == b"CONNECT":
+        method = self.parser.get_method()
+        self.scope["method"] = method.decode()
+        if not self.parser.should_upgrade():
+            self._begin_cycle()
+        elif not self._should_upgrade():
+            if method == b"CONNECT":
                 raise InvalidHttp("CONNECT is a matter of proxies, and this is none.")
             return
-        try:
-            super().on_headers_complete()
-        except (httptools.HttpParserError, ValueError, AttributeError) as error:
-            raise InvalidHttp("The URL of the request cannot be read.") from error
         self._unset_keepalive_if_required()
         self._in_head, self._unyielding = False, 0
-        if self._surplus and self._answering:
-            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Pass a part of the body on."""
@@ -258,12 +252,36 @@ class ConnectionProtocol(HttpToolsProtocol):
     def _owes(self) -> bool:
         return self.flow.write_paused or self.transport.is_closing() or not self._answering
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        keeper = UnframedKeeper if self.scope["http_version"] < _FIRST_WITH_CHUNKS else HeadKeeper
+    def _begin_cycle(self) -> None:
+        scope, version = self.scope, self.parser.get_http_version()
+        try:
+            target = httptools.parse_url(self.url)
+            path = target.path.decode("ascii")
+        except (httptools.HttpParserError, ValueError, AttributeError) as error:
+            raise InvalidHttp("The URL of the request cannot be read.") from error
+        scope["http_version"] = version
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = target.path
+        scope["query_string"] = target.query or b""
+        # What comes behind a body is nobody's.
+        self.headers = []
+        keeper = UnframedKeeper if version < _FIRST_WITH_CHUNKS else HeadKeeper
         self._head = keeper(self.transport)
-        cycle.transport = self._head  # type: ignore[assignment]  # it has what a cycle needs
+        self.cycle = cycle = Cycle(
+            scope=scope,
+            transport=self._head,  # type: ignore[arg-type]  # it has what a cycle needs
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and not self._surplus and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
         self._serving = True
-        task = self.loop.create_task(cycle.run_asgi(app), context=Context())
+        task = self.loop.create_task(cycle.run_asgi(self.app), context=Context())
         self.tasks.add(task)
         task.add_done_callback(self._end_task)
 

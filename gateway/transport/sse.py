@@ -6,7 +6,7 @@ from litestar.types import HTTPResponseStartEvent, Send
 
 from gateway.config.schema import ServerConfig
 from gateway.engine.delivery import EncodedEvent
-from gateway.protocol.sse import DONE, KEEPALIVE, frame
+from gateway.protocol.sse import DONE, KEEPALIVE
 from gateway.telemetry.metrics import Metrics
 from gateway.transport.connection import ClientConnection
 from gateway.transport.outbound import OutboundQueue
@@ -83,8 +83,10 @@ class EventStream:
             await self._send_head()
         await self.queue.drained()
         self._ending = True
-        await self.queue.put(_join(batch) + DONE)
-        await self.queue.drained()
+        last = _join(batch) + DONE
+        if not self.queue.write(last):
+            await self.queue.put(last)
+            await self.queue.drained()
 
     def close(self) -> None:
         """Drop what waits: the client has gone, or all is sent."""
@@ -120,9 +122,7 @@ class EventStream:
 
 
 def _join(batch: list[EncodedEvent]) -> bytes:
-    if len(batch) == 1:
-        return frame(*batch[0])
-    parts: list[bytes] = []
-    for name, data in batch:
-        parts += (b"event: ", name, b"\ndata: ", data, b"\n\n")
-    return b"".join(parts)
+    if not batch:
+        return b""
+    # Each name is joined with its data, and each event with the next.
+    return b"event: %b\n\n" % b"\n\nevent: ".join(map(b"\ndata: ".join, batch))
