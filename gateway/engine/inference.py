@@ -19,15 +19,12 @@ from gateway.protocol.choice import Offer
 from gateway.protocol.errors import GatewayError, UpstreamError
 from gateway.protocol.events import Event
 from gateway.protocol.requests import build_upstream_body
-from gateway.protocol.sse import DONE_DATA, Block, SseDecoder
+from gateway.protocol.sse import Block, SseDecoder
 from gateway.protocol.upstream_events import Unknown, UpstreamEvent, parse
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 
 FIELD = b"data: "
-_BRACE = ord("{")
-# Data that is no event: some engines send it to keep the line open, or to end it.
-_NO_EVENTS = (b"", DONE_DATA)
 
 
 class Inference:
@@ -166,18 +163,18 @@ class Inference:
         round_, ingest, keep, keep_delta = telling.round, self._ingest, telling.outbox.add, telling.outbox.add_delta
         tells = telling.channel is not None
         for name, data in blocks:
-            if (not data or data[0] != _BRACE) and data.strip() in _NO_EVENTS:
-                continue
             if len(data) > self._longest_line:
                 self._longest_line = len(data)
             event = parse(name, data)
-            if type(event) is Unknown:
-                self._metrics.unknown_events_total.inc()
-                continue
             flow = round_.flow
             if flow is not None and (delta := flow.tell(event)) is not None:
                 if tells:
                     keep_delta(delta)
+                continue
+            if event is None:
+                continue
+            if type(event) is Unknown:
+                self._metrics.unknown_events_total.inc()
                 continue
             out = ingest(round_, event)
             if tells:

@@ -15,7 +15,7 @@ from gateway.protocol.carriage import Carriage
 from gateway.protocol.citations import Sources
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import Event, read_hosted
-from gateway.protocol.flow import Flow
+from gateway.protocol.flow import DELTAS, Flow
 from gateway.protocol.items import OutputItem, Status
 from gateway.protocol.ledger import VALUE_BYTES, Ledger, charge, text_bytes
 from gateway.protocol.naming import Naming
@@ -176,18 +176,18 @@ class Accumulator:
             return
         for kind, index, value in slot.read_parts(item):
             self._take_part(slot, self._part(slot, kind, index), value)
-        if isinstance(slot, CallSlot):
-            self._take_name(slot, item.get("name"))
-        elif isinstance(slot, (MessageSlot, ReasoningSlot)):
+        if isinstance(slot, (MessageSlot, ReasoningSlot)):
             if grown := slot.adopt(item):
                 self._ledger.grow(slot, grown)
+        elif isinstance(slot, CallSlot):
+            self._take_name(slot, item.get("name"))
         else:
             assert isinstance(slot, OpaqueSlot)
             slot.item = {**item, "id": slot.id}
             self._ledger.replace(slot, self._charge(slot))
 
     def _take_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
-        if isinstance(part, OpaquePart):
+        if type(part) is OpaquePart:
             if not part.closed:
                 self._ledger.grow(slot, charge(value) - charge(part.value))
                 part.value = value
@@ -199,9 +199,9 @@ class Accumulator:
 
     def _begin_part(self, slot: Slot, part: Part, value: dict[str, Any]) -> None:
         """Keep what a part holds when it is added until it ends: the engine may say it again, or go on from there."""
-        if isinstance(part, OpaquePart):
+        if type(part) is OpaquePart:
             self._take_part(slot, part, value)
-        elif part_text(value) and part.opening is None and not part.text:
+        elif part.opening is None and part_text(value) and not part.text:
             self._ledger.grow(slot, charge(value))
             part.opening = value
 
@@ -233,7 +233,10 @@ class Accumulator:
             return []
         if event.part:
             self._begin_part(slot, part, event.part)
-        return self._announcer.tell_part(round_, slot, part)
+        out = self._announcer.tell_part(round_, slot, part)
+        if part.flows and (delta := DELTAS.get(type(part))) is not None:
+            round_.flow = Flow(delta, event, slot, part, self._ledger, self._numbers, round_.ref)
+        return out
 
     def _on_part_done(self, round_: Round, event: PartEvent, kind: type[Part] | None = None) -> list[Event]:
         slot, part = self._reach(round_, event, kind)
@@ -273,7 +276,7 @@ class Accumulator:
         self._hear(slot, part, event.delta)
         out = self._announcer.tell_part(round_, slot, part)
         if part.flows:
-            round_.flow = Flow(event, slot, part, self._ledger, self._numbers, round_.ref)
+            round_.flow = Flow(type(event), event, slot, part, self._ledger, self._numbers, round_.ref)
         return out
 
     def _settle(self, round_: Round, event: Any, kind: type[Part], text: str | None) -> list[Event]:

@@ -26,7 +26,7 @@ class Round:
         agent: path of the agent the inference belongs to.
         slots: the items it has opened, in this order.
         ended: the engine's terminal event has been taken.
-        flow: the text that the engine's last event made grow, if the client has seen all of it.
+        flow: the text that the engine's last event began or made grow, if the client has seen all of it.
         response_id: the engine's own id of it, once that has said how it ended.
         model: what the engine calls its model.
         usage: its tokens.

@@ -4,14 +4,22 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from gateway.protocol import codec
+from gateway.protocol.codec import encode, encode_ascii
 from gateway.protocol.events import NAMES
 from gateway.protocol.items import AgentRef
 from gateway.protocol.ledger import Ledger, text_bytes
 from gateway.protocol.numbering import Numbering
-from gateway.protocol.parts import Part
+from gateway.protocol.parts import Part, ReasoningPart, RefusalPart, SummaryPart, TextPart
 from gateway.protocol.slots import Slot
-from gateway.protocol.upstream_events import TextDelta
+from gateway.protocol.upstream_events import ReasoningDelta, RefusalDelta, SummaryDelta, TextDelta, UpstreamEvent
+
+DELTAS: dict[type[Part], type[UpstreamEvent]] = {
+    TextPart: TextDelta,
+    RefusalPart: RefusalDelta,
+    ReasoningPart: ReasoningDelta,
+    SummaryPart: SummaryDelta,
+}
+"""What a part is expected to grow by once the engine has added it."""
 
 # What stands for number and text in the JSON of an event that has neither; the ids in it are ours, and hold no such.
 _NO_NUMBER = b":-1,"
@@ -25,7 +33,8 @@ class Flow:
     says in the round ends the flow. All its events are the same JSON but for number and text, and are written as that.
 
     Args:
-        first: the delta it begins with, which has been told.
+        kind: the class of its deltas, as the engine sends them.
+        first: what it begins with and has been told: a delta, or that the part was added.
         slot: the item.
         part: the part that grows.
         ledger: charged for the text.
@@ -40,6 +49,7 @@ class Flow:
 
     def __init__(
         self,
+        kind: type[Any],
         first: Any,
         slot: Slot,
         part: Part,
@@ -47,7 +57,7 @@ class Flow:
         numbers: Numbering,
         agent: AgentRef | UnsetType = UNSET,
     ) -> None:
-        self._kind: type[Any] = type(first)
+        self._kind = kind
         self._item_id = first.item_id
         self._output_index = first.output_index
         self._index = first.index
@@ -58,7 +68,7 @@ class Flow:
         form = part.empty_delta(slot)
         form.agent = agent
         self._name = NAMES[type(form)]
-        self._head, _, rest = codec.encode(form).partition(_NO_NUMBER)
+        self._head, _, rest = encode(form).partition(_NO_NUMBER)
         self._middle, _, self._tail = rest.rpartition(_NO_TEXT)
 
     def tell(self, event: Any) -> tuple[bytes, bytes] | None:
@@ -81,11 +91,11 @@ class Flow:
         if not delta:
             return None
         if delta.isascii():
-            size, text = len(delta), codec.encode_ascii(delta)
+            size, text = len(delta), encode_ascii(delta)
         elif delta[-1] >= "\ud800":
             return None  # perhaps half a character
         else:
-            size, text = text_bytes(delta), codec.encode(delta)
+            size, text = text_bytes(delta), encode(delta)
         self._ledger.grow(self._slot, size)
         self._append(delta)
         numbers = self._numbers

@@ -66,10 +66,11 @@ class Part:
     @property
     def text(self) -> str:
         """Everything accumulated so far."""
-        if len(self._chunks) > 1:
+        chunks = self._chunks
+        if len(chunks) > 1:
             # The list stays the same: a flow goes on appending to it.
-            self._chunks[:] = ["".join(self._chunks)]
-        return self._chunks[0] if self._chunks else ""
+            chunks[:] = ["".join(chunks)]
+        return chunks[0] if chunks else ""
 
     def push(self, text: str) -> None:
         """Append text the client has not seen."""

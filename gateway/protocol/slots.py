@@ -157,15 +157,14 @@ class MessageSlot(Slot):
         content = item.get("content")
         if content == []:
             return ()
-        return [
-            (OpaquePart if (kind := kind_of_part(part, self)) in (ReasoningPart, SummaryPart) else kind, index, part)
-            for index, part in list_objects(content)
-        ]
+        return [(_find_kind(part.get("type"), _IN_MESSAGES), index, part) for index, part in list_objects(content)]
 
     def adopt(self, item: dict[str, Any]) -> int:
         """Take the phase of a snapshot if none is known; returns by how many bytes the charge grows."""
-        known, self.phase = self.phase, self.phase or text_of(item.get("phase"))
-        return VALUE_BYTES + text_bytes(self.phase) if self.phase and not known else 0
+        if self.phase or not (phase := text_of(item.get("phase"))):
+            return 0
+        self.phase = phase
+        return VALUE_BYTES + text_bytes(phase)
 
     def render(self, status: Status) -> items.Message:
         """Return the message with its content."""
@@ -263,20 +262,19 @@ class OpaqueSlot(Slot):
         return [*waiting]
 
 
-PART_KINDS: dict[str, type[Part]] = {
-    "output_text": TextPart,
-    "text": TextPart,
-    "refusal": RefusalPart,
-    "reasoning_text": ReasoningPart,
-    "summary_text": SummaryPart,
-}
+_IN_MESSAGES: dict[str, type[Part]] = {"output_text": TextPart, "text": TextPart, "refusal": RefusalPart}
+_ANYWHERE: dict[str, type[Part]] = {**_IN_MESSAGES, "reasoning_text": ReasoningPart, "summary_text": SummaryPart}
 
 
 def kind_of_part(part: dict[str, Any] | None, slot: Slot | None) -> type[Part]:
     """Return the part class for an engine's part object; without one, what the item's own kind suggests."""
-    kind = (part or {}).get("type")
-    if isinstance(slot, ReasoningSlot):
+    kind = part.get("type") if part else None
+    if type(slot) is ReasoningSlot:
         return SummaryPart if kind == "summary_text" else ReasoningPart
+    return _find_kind(kind, _ANYWHERE)
+
+
+def _find_kind(kind: Any, known: dict[str, type[Part]]) -> type[Part]:
     if kind is None:
         return TextPart
-    return PART_KINDS.get(kind, OpaquePart) if isinstance(kind, str) else OpaquePart
+    return known.get(kind, OpaquePart) if isinstance(kind, str) else OpaquePart

@@ -5,6 +5,7 @@ them falls back to a dict: hosted tool events pass through, failures are recogni
 anything else is `Unknown` and is dropped by the turn.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import DecodeError, Struct, ValidationError, field
@@ -13,6 +14,7 @@ from msgspec.json import Decoder
 from gateway.protocol import codec
 from gateway.protocol.errors import UpstreamError
 from gateway.protocol.events import HOSTED
+from gateway.protocol.sse import DONE_DATA
 
 # What an engine says of its own failure is repeated to the client no longer than this, in characters.
 MAX_ERROR_MESSAGE = 4096
@@ -191,13 +193,19 @@ _Known = (
     | SummaryDelta | SummaryDone | ArgumentsDelta | ArgumentsDone | InputDelta | InputDone
 )  # fmt: skip
 
-_DECODER: Decoder[Any] = Decoder(_Known)
+_decode: Callable[[bytes], UpstreamEvent] = Decoder(_Known).decode
+# Some engines send this to keep the line open, or to end it.
+_NO_EVENTS = (b"", DONE_DATA)
 # What is no longer cannot open and close too many brackets.
 _SHALLOW_BYTES = 2 * codec.MAX_DEPTH
 
 
-def parse(name: bytes, data: bytes) -> UpstreamEvent:
-    """Return the event of one data payload; `name` is the stream's `event:` field, used when the data has no type.
+def parse(name: bytes, data: bytes) -> UpstreamEvent | None:
+    """Return the event of one data payload, None if it is none and is not meant to be.
+
+    Args:
+        name: the stream's `event:` field, used when the data has no type.
+        data: what it carries.
 
     Raises:
         UpstreamError: the data is not a JSON object, is nested too deeply, or a known event is malformed.
@@ -205,14 +213,16 @@ def parse(name: bytes, data: bytes) -> UpstreamEvent:
     try:
         if len(data) > _SHALLOW_BYTES:
             codec.check_depth(data)
-        return _DECODER.decode(data)  # type: ignore[no-any-return]
+        return _decode(data)
     except codec.TooDeepError as error:
         raise UpstreamError(f"The upstream sent an event {error}.", code="upstream_invalid_event") from None
     except (ValidationError, DecodeError):
         return _classify(name, data)
 
 
-def _classify(name: bytes, data: bytes) -> UpstreamEvent:
+def _classify(name: bytes, data: bytes) -> UpstreamEvent | None:
+    if data.strip() in _NO_EVENTS:
+        return None
     try:
         fields = codec.decode(data)
     except ValueError as error:

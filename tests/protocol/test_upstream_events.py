@@ -96,10 +96,14 @@ def test_an_unreadable_name_is_unknown():
     assert parsed({}, b"\xff") == Unknown(kind="\ufffd")
 
 
+@pytest.mark.parametrize("data", [b"", b"  ", b"[DONE]", b" [DONE] "])
+def test_what_keeps_the_line_open_or_ends_it_is_no_event(data):
+    assert parse(b"", data) is None
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "not JSON"),
         (b"{", "not JSON"),
         (b"[" * 100_000, "nested deeper than 256 levels"),
         (
