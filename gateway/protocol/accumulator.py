@@ -80,7 +80,21 @@ class Accumulator:
             if isinstance(slot, CallSlot):
                 self._take_name(slot, item.get("name"))
             return []
-        return self._on_item_done(round_, up.ItemDone(item=item, output_index=index))
+        return self.take_item(round_, up.ItemDone(item=item, output_index=index))
+
+    def take_item(self, round_: Round, event: up.ItemDone) -> list[Event]:
+        """Take a whole item, whether it has been told in part or not at all."""
+        item_id = text_of(event.item.get("id"))
+        slot = round_.find(item_id, event.output_index)
+        if slot is None or (slot.closed and round_.is_another(item_id, event.output_index)):
+            if not isinstance(event.item.get("type"), str):
+                return []
+            slot = self._open(round_, self._naming.slot_for(event.item), item_id, event.output_index)
+        if slot.closed:
+            return []
+        self._take_snapshot(slot, event.item)
+        self._close(slot)
+        return self._announcer.advance(round_, slot)
 
     def end(self, round_: Round, *, truncated: bool) -> list[Event]:
         """Close what a round left open; the last item of a truncated round becomes `incomplete`.
@@ -141,19 +155,6 @@ class Accumulator:
         for kind, index, value in slot.read_parts(event.item):
             if kind is OpaquePart or part_text(value):
                 self._begin_part(slot, self._part(slot, kind, index), value)
-        return self._announcer.advance(round_, slot)
-
-    def _on_item_done(self, round_: Round, event: up.ItemDone) -> list[Event]:
-        item_id = text_of(event.item.get("id"))
-        slot = round_.find(item_id, event.output_index)
-        if slot is None or (slot.closed and round_.is_another(item_id, event.output_index)):
-            if not isinstance(event.item.get("type"), str):
-                return []
-            slot = self._open(round_, self._naming.slot_for(event.item), item_id, event.output_index)
-        if slot.closed:
-            return []
-        self._take_snapshot(slot, event.item)
-        self._close(slot)
         return self._announcer.advance(round_, slot)
 
     def _open(self, round_: Round, slot: Slot, item_id: str | None, index: int | None) -> Slot:
@@ -381,7 +382,7 @@ class Accumulator:
         up.ArgumentsDelta: _on_arguments_delta,
         up.InputDelta: _on_arguments_delta,
         up.ItemAdded: _on_item_added,
-        up.ItemDone: _on_item_done,
+        up.ItemDone: take_item,
         up.PartAdded: _on_part_added,
         up.ReasoningPartAdded: lambda self, r, e: self._on_part_added(r, e, ReasoningPart),
         up.SummaryPartAdded: lambda self, r, e: self._on_part_added(r, e, SummaryPart),

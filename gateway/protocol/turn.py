@@ -146,12 +146,23 @@ class Turn:
             UpstreamError: the engine reported a failure.
             ResourceLimitExceeded: the turn would retain more than `max_retained_bytes`.
         """
-        out = self._take(round_, event)
+        if round_.ended:
+            return []
+        round_.flow = None
+        take = Accumulator.EVENTS.get(type(event))
+        if take is not None:
+            out = take(self._items, round_, event)
+        elif isinstance(event, up.Ended):
+            out = self._end_round(round_, event)
+        elif isinstance(event, up.Failure):
+            raise UpstreamError(event.message, code=event.code)
+        else:
+            return []
         # Another round, which failed while the response goes on, may have left something.
         return self._numbers.give(self._hand_over() + out if self._owed else out)
 
     def ingest_body(self, round_: Round, body: Any) -> list[Event]:
-        """Take a whole JSON answer, item by item, through what `ingest` goes through.
+        """Take a whole JSON answer, each item as if its event had come.
 
         Raises:
             UpstreamError: it is not a finished response object, or one that failed.
@@ -164,6 +175,8 @@ class Turn:
             raise UpstreamError("The upstream answered JSON that is not a response.", code="upstream_invalid_body")
         if body.get("status", "completed") in ("queued", "in_progress"):
             raise UpstreamError("The upstream answered a response that is not finished.", code="upstream_invalid_body")
+        if round_.ended:
+            return []
         known: set[Any] = set()
         for index, item in enumerate(body["output"]):
             if isinstance(item, dict):
@@ -171,8 +184,8 @@ class Turn:
                 item_id = up.text_of(item.get("id"))
                 own = {**item, "id": None} if item_id in known else item
                 known.add(item_id)
-                self._owed += self._take(round_, up.ItemDone(item=own, output_index=index))
-        return self._numbers.give(self._take(round_, up.Completed(response=up.read_snapshot(body))))
+                self._owed += self._items.take_item(round_, up.ItemDone(item=own, output_index=index))
+        return self._numbers.give(self._end_round(round_, up.Completed(response=up.read_snapshot(body))))
 
     # ------------------------------------------------------------ the gateway's own tools
 
@@ -311,19 +324,6 @@ class Turn:
         self._numbers.next = sequence_number
 
     # ------------------------------------------------------------ inside
-
-    def _take(self, round_: Round, event: up.UpstreamEvent) -> list[Event]:
-        if round_.ended:
-            return []
-        round_.flow = None
-        take = Accumulator.EVENTS.get(type(event))
-        if take is not None:
-            return take(self._items, round_, event)
-        if isinstance(event, up.Ended):
-            return self._end_round(round_, event)
-        if isinstance(event, up.Failure):
-            raise UpstreamError(event.message, code=event.code)
-        return []
 
     def _hand_over(self) -> list[Event]:
         out, self._owed = self._owed, []

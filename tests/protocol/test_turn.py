@@ -176,6 +176,7 @@ def test_a_body_is_told_like_a_stream():
     round_ = client.turn.open_round()
     client.hear(client.turn.ingest_body(round_, {**body_of([REASONING, MESSAGE, CALL]), "usage": USAGE}))
     assert round_.ended
+    assert client.turn.ingest_body(round_, body_of([MESSAGE])) == []
     client.finish()
     assert types(client) == types(play([REASONING, MESSAGE, CALL]))
     assert client.told[-1]["response"]["usage"]["total_tokens"] == 7
