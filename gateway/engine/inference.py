@@ -158,13 +158,14 @@ class Inference:
         self._metrics.defer(self._metrics.upstream_line_bytes, self._longest_line + len(FIELD))
 
     def _ingest_blocks(self, blocks: Iterable[Block]) -> bool:
-        """Take what one upstream read yielded; returns whether the engine's terminal event was among it."""
+        """Take what one upstream read yielded; returns whether the round is at its end."""
         telling = self._telling
         round_, ingest, keep, keep_delta = telling.round, self._ingest, telling.outbox.add, telling.outbox.add_delta
         tells = telling.channel is not None
+        longest = self._longest_line
         for name, data in blocks:
-            if len(data) > self._longest_line:
-                self._longest_line = len(data)
+            if len(data) > longest:
+                longest = len(data)
             event = parse(name, data)
             flow = round_.flow
             if flow is not None and (delta := flow.tell(event)) is not None:
@@ -182,8 +183,9 @@ class Inference:
                     keep(one)
             telling.accepted = True
             if round_.ended:
-                return True
-        return False
+                break
+        self._longest_line = longest
+        return round_.ended
 
     async def _ingest_body(self, exchange: UpstreamExchange) -> None:
         answer = await self._read_body(exchange)

@@ -14,7 +14,6 @@ from gateway.protocol import events, items
 from gateway.protocol.citations import Sources
 from gateway.protocol.events import Event
 from gateway.protocol.ledger import VALUE_BYTES, charge
-from gateway.protocol.upstream_events import text_of
 
 
 class Owner(Protocol):
@@ -385,7 +384,8 @@ def charge_new(kind: type[Part]) -> int:
 
 def part_text(part: dict[str, Any]) -> str | None:
     """Return the text of an engine's part object."""
-    return text_of(part.get("refusal")) if part.get("type") == "refusal" else text_of(part.get("text"))
+    text = part.get("refusal" if part.get("type") == "refusal" else "text")
+    return text if isinstance(text, str) else None
 
 
 def list_objects(parts: Any) -> list[tuple[int, dict[str, Any]]]:
