@@ -60,12 +60,14 @@ class Coalescer:
         if not self._looking and self._is_worthwhile():
             self._looking = True
             self._quiet = self._vain = 0
-            asyncio.get_running_loop().call_soon(self._look)
+            # Asked for once: it costs a system call, until Python 3.12.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._look, loop)
 
     def _is_worthwhile(self) -> bool:
         return self._seconds > 0 and self._active() >= self._streams
 
-    def _look(self) -> None:
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Once in each turn of the loop: rest if this one and those before it brought nothing."""
         if self._arrived:
             self._arrived = False
@@ -80,4 +82,4 @@ class Coalescer:
             self._vain += 1
             self._metrics.defer(self._metrics.coalescing_rests_total)
             self._sleep(self._seconds)
-        asyncio.get_running_loop().call_soon(self._look)
+        loop.call_soon(self._look, loop)

@@ -1,6 +1,5 @@
 """The longest a run may take, and the way to end it earlier."""
 
-from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -21,12 +20,11 @@ class Deadline(TimeLimit):
         cut: what the block was ended with, if it was.
     """
 
-    __slots__ = ("_act", "_bound", "_reminder", "cut")
+    __slots__ = ("_act", "_bound", "cut")
 
     def __init__(self, seconds: float, bound: str = "engine.run_deadline_seconds") -> None:
         super().__init__(seconds)
         self._bound = bound
-        self._reminder: SharedTimer | None = None
         self._act: Callable[[], None] | None = None
         self.cut: GatewayError | None = None
 
@@ -36,7 +34,7 @@ class Deadline(TimeLimit):
         Until then it takes no timer of its own.
         """
         if timer.seconds < self._seconds:
-            self._reminder, self._act, self._loop = timer, act, timer.loop
+            self._shared, self._act = timer, act
         return self
 
     def cut_off(self, error: GatewayError) -> None:
@@ -72,21 +70,9 @@ class Deadline(TimeLimit):
     def expire(self) -> None:
         """Remind, or end the block."""
         act, self._act = self._act, None
-        reminder, self._reminder = self._reminder, None
+        reminder, self._shared = self._shared, None
         if reminder is None or act is None or self._task is None or self.passed:
             self.end()
         else:
             self._timer = self._task.get_loop().call_later(self._seconds - reminder.seconds, self.end)
             act()
-
-    def _start(self, loop: AbstractEventLoop) -> None:
-        if self._reminder is None:
-            super()._start(loop)
-        else:
-            self._reminder.start(self, loop)
-
-    def _stop(self) -> None:
-        if self._reminder is None:
-            super()._stop()
-        else:
-            self._reminder.stop(self)

@@ -8,67 +8,6 @@ from typing import Self
 _CLOCK_SECONDS = 0.001
 
 
-class TimeLimit:
-    """Bounds what is inside a `with` block of a task as `asyncio.timeout` does, at half the cost.
-
-    Args:
-        seconds: longest time inside.
-        loop: the event loop it runs in, where it is known; to ask for it costs a system call, until Python 3.12.
-
-    Attributes:
-        passed: whether the block was ended.
-    """
-
-    __slots__ = ("_cancelling", "_loop", "_seconds", "_task", "_timer", "passed")
-
-    def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self._seconds = seconds
-        self._loop = loop
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._timer: asyncio.TimerHandle
-        self.passed = False
-
-    def end(self) -> None:
-        """End the block now, unless it has ended or not begun."""
-        if self._task is not None and not self.passed:
-            self.passed = True
-            self._stop()
-            self._task.cancel()
-
-    def expire(self) -> None:
-        """Take note that as much time is over as a timer was set for."""
-        self.end()
-
-    def __enter__(self) -> Self:
-        task = self._task = asyncio.current_task(self._loop)
-        assert task is not None
-        self._cancelling = task.cancelling()
-        self._start(task.get_loop())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End.
-
-        Raises:
-            TimeoutError: the time had passed; not where another cancellation came as well.
-        """
-        task, self._task = self._task, None
-        assert task is not None
-        if not self.passed:
-            self._stop()
-        elif task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
-
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self._seconds, self.expire)
-
-    def _stop(self) -> None:
-        self._timer.cancel()
-
-
 class SharedTimer:
     """Times many blocks that may all take equally long, with one timer of the loop: most end long before.
 
@@ -88,14 +27,14 @@ class SharedTimer:
         self._ends: dict[TimeLimit, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, limit: TimeLimit, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, limit: "TimeLimit", loop: asyncio.AbstractEventLoop) -> None:
         """Let a block expire, unless it is stopped before."""
         self.loop = loop
         self._ends[limit] = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_later(self.seconds, self._look, loop)
 
-    def stop(self, limit: TimeLimit) -> None:
+    def stop(self, limit: "TimeLimit") -> None:
         """Leave a block alone from now on."""
         self._ends.pop(limit, None)
 
@@ -111,21 +50,67 @@ class SharedTimer:
             loop.call_soon(limit.expire)
 
 
-class SharedLimit(TimeLimit):
-    """A limit like any other, but for its timer.
+class TimeLimit:
+    """Bounds what is inside a `with` block of a task as `asyncio.timeout` does, at half the cost.
 
     Args:
-        timer: what it shares with others.
+        seconds: longest time inside.
+        shared: what times it together with others; else it takes a timer of its own.
+
+    Attributes:
+        passed: whether the block was ended.
     """
 
-    __slots__ = ("_shared",)
+    __slots__ = ("_cancelling", "_seconds", "_shared", "_task", "_timer", "passed")
 
-    def __init__(self, timer: SharedTimer) -> None:
-        super().__init__(timer.seconds, timer.loop)
-        self._shared = timer
+    def __init__(self, seconds: float, shared: SharedTimer | None = None) -> None:
+        self._seconds = seconds
+        self._shared = shared
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._timer: asyncio.TimerHandle
+        self.passed = False
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._shared.start(self, loop)
+    def end(self) -> None:
+        """End the block now, unless it has ended or not begun."""
+        if self._task is not None and not self.passed:
+            self.passed = True
+            self._stop()
+            self._task.cancel()
+
+    def expire(self) -> None:
+        """Take note that as much time is over as a timer was set for."""
+        self.end()
+
+    def __enter__(self) -> Self:
+        shared = self._shared
+        # To find out the loop costs a system call, until Python 3.12.
+        task = self._task = asyncio.current_task(None if shared is None else shared.loop)
+        assert task is not None
+        self._cancelling = task.cancelling()
+        if shared is None:
+            self._timer = task.get_loop().call_later(self._seconds, self.expire)
+        else:
+            shared.start(self, task.get_loop())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End.
+
+        Raises:
+            TimeoutError: the time had passed; not where another cancellation came as well.
+        """
+        task, self._task = self._task, None
+        assert task is not None
+        if not self.passed:
+            self._stop()
+        elif task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
 
     def _stop(self) -> None:
-        self._shared.stop(self)
+        if self._shared is None:
+            self._timer.cancel()
+        else:
+            self._shared.stop(self)

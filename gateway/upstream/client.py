@@ -12,7 +12,7 @@ from gateway import __version__
 from gateway.ports import Dialect, RelayedAnswer, RelayedCall, UpstreamCall, UpstreamExchange, UpstreamHealth
 from gateway.protocol.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from gateway.telemetry.metrics import Metrics
-from gateway.timing.limit import SharedLimit, SharedTimer
+from gateway.timing.limit import SharedTimer, TimeLimit
 from gateway.upstream.breaker import Breaker, State
 from gateway.upstream.chat import ChatExchange
 from gateway.upstream.chat.dialect import name_parameter
@@ -258,7 +258,7 @@ class HttpUpstream:
         self._retry_budget.note_call()
         answered: bool | None = None
         try:
-            with SharedLimit(patience):
+            with TimeLimit(patience.seconds, patience):
                 connection = pool.take() or await self._connect(pool)
                 try:
                     await connection.call(head, body)

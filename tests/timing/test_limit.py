@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from gateway.timing.limit import SharedLimit, SharedTimer, TimeLimit
+from gateway.timing.limit import SharedTimer, TimeLimit
 
 
 @pytest.fixture(params=["own timer", "shared timer"])
 def make(request):
     """Return a maker of limits."""
-    return TimeLimit if request.param == "own timer" else lambda seconds: SharedLimit(SharedTimer(seconds))
+    return TimeLimit if request.param == "own timer" else lambda seconds: TimeLimit(seconds, SharedTimer(seconds))
 
 
 async def hang(limit):
@@ -90,11 +90,11 @@ async def test_of_blocks_that_share_a_timer_each_ends_in_its_time():
     async def hang_from(start: int) -> None:
         await asyncio.sleep(start)
         with pytest.raises(TimeoutError):
-            await hang(SharedLimit(timer))
+            await hang(TimeLimit(4, timer))
         ends.append(loop.time())
 
     async def leave_early() -> None:
-        with SharedLimit(timer):
+        with TimeLimit(4, timer):
             await asyncio.sleep(2)
 
     loop, timer, ends = asyncio.get_running_loop(), SharedTimer(4), []
@@ -107,9 +107,9 @@ async def test_of_blocks_that_share_a_timer_each_ends_in_its_time():
 
 async def test_what_has_ended_is_not_ended_again_by_a_timer_that_is_shared():
     timer = SharedTimer(4)
-    with SharedLimit(timer) as first:
+    with TimeLimit(4, timer) as first:
         pass
-    with SharedLimit(timer) as second:
+    with TimeLimit(4, timer) as second:
         second.end()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.sleep(0)
