@@ -3,9 +3,9 @@
 import asyncio
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -20,8 +20,9 @@ from gateway.telemetry.last_errors import LastErrors
 from gateway.telemetry.loads import BackgroundLoad, CallLoad, DeliveryLoad, Level, SocketLoad, StorageLoad, ToolLoad
 from gateway.telemetry.names import Metric
 
-# Of one metric; of most there is one for each response.
-_DEFERRED_TOGETHER = 64
+_End: TypeAlias = tuple[float, int, int | None]
+# Of one metric, which are settled alone: of all at once, the event loop would feel it.
+_DEFERRED_TOGETHER = 256
 _Family = TypeVar("_Family", bound=MetricWrapperBase)
 
 
@@ -35,7 +36,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._deferred: defaultdict[Counter | Histogram, list[float]] = defaultdict(list)
-        self._ends: defaultdict[tuple[str, str], list[tuple[float, int, int | None]]] = defaultdict(list)
+        self._ends: defaultdict[tuple[str, str], list[_End]] = defaultdict(list)
         self._watched: dict[Gauge, Callable[[], float]] = {}
         self.registry.register(_BeforeAll(self.refresh))
         ProcessCollector(registry=self.registry)
@@ -191,7 +192,7 @@ class Metrics:
         amounts = self._deferred[metric]
         amounts.append(amount)
         if len(amounts) >= _DEFERRED_TOGETHER:
-            self._settle()
+            _bump(metric, self._deferred.pop(metric))
 
     def count_response(
         self, transport: str, status: str, seconds: float, retained: int, largest_event: int | None
@@ -208,7 +209,7 @@ class Metrics:
         ends = self._ends[transport, status]
         ends.append((seconds, retained, largest_event))
         if len(ends) >= _DEFERRED_TOGETHER:
-            self._settle()
+            self._count_ends(transport, status, self._ends.pop((transport, status)))
 
     def note_failure(self, route: str, status: int, code: str, bound: str | None) -> None:
         """Remember a failure, as `LastErrors.note`, and count it if a bound was met.
@@ -272,19 +273,19 @@ class Metrics:
     def _settle(self) -> None:
         deferred, self._deferred = self._deferred, defaultdict(list)
         for metric, amounts in deferred.items():
-            if isinstance(metric, Histogram):
-                metric.observe_all(amounts)
-            else:
-                metric.inc(sum(amounts))
+            _bump(metric, amounts)
         ended, self._ends = self._ends, defaultdict(list)
-        for labels, ends in ended.items():
-            seconds, retained, largest = zip(*ends, strict=True)
-            self.responses_total.labels(*labels).inc(len(ends))
-            self.response_seconds.labels(*labels).observe_all(seconds)
-            self.retained_bytes.observe_all(retained)
-            if sizes := [size for size in largest if size is not None]:
-                self.stream_event_bytes.observe_all(sizes)
+        for (transport, status), ends in ended.items():
+            self._count_ends(transport, status, ends)
         self.inter_token_tally.settle()
+
+    def _count_ends(self, transport: str, status: str, ends: Sequence[_End]) -> None:
+        seconds, retained, largest = zip(*ends, strict=True)
+        self.responses_total.labels(transport, status).inc(len(ends))
+        self.response_seconds.labels(transport, status).observe_all(seconds)
+        self.retained_bytes.observe_all(retained)
+        if sizes := [size for size in largest if size is not None]:
+            self.stream_event_bytes.observe_all(sizes)
 
     def _counter(self, metric: Metric) -> Counter:
         return _remember_children(Counter(metric.name, metric.help, metric.labels, registry=self.registry))
@@ -306,6 +307,13 @@ class Metrics:
         return _remember_children(
             Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
         )
+
+
+def _bump(metric: Counter | Histogram, amounts: Sequence[float]) -> None:
+    if isinstance(metric, Histogram):
+        metric.observe_all(amounts)
+    else:
+        metric.inc(sum(amounts))
 
 
 class _BeforeAll:

@@ -31,10 +31,12 @@ STATE_CLIENT_LEFT = "client_left"
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}\Z")
 _TRACE_HEADERS = frozenset({b"traceparent", b"tracestate", b"baggage"})
+_READ_HEADERS = _TRACE_HEADERS | {b"host", b"origin", b"authorization", b"x-request-id"}
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 # Whoever tries all paths there could be, or all keys, would drive out everything else.
 _OF_STRANGERS = frozenset({NO_ROUTE, Unauthorized.code})
 _OTHER = "other"
+_PREFIX = prefix_of("request")
 _CLIENT_LEFT = 499
 _ACCEPTED = 101
 
@@ -51,6 +53,8 @@ class _Headers:
         self.credential: bytes | None = None
         self.trace: dict[str, str] = {}
         for name, value in raw:
+            if name not in _READ_HEADERS:
+                continue
             if name == b"host" and self.host is None:
                 self.host = value
             elif name == b"origin":
@@ -203,7 +207,7 @@ class Edge:
     def _request_id(self, sent: bytes | None) -> str:
         if sent is not None and _REQUEST_ID.match(sent):
             return sent.decode()
-        return self._ids.mint(prefix_of("request"))
+        return self._ids.mint(_PREFIX)
 
     def _admit(self, scope: Scope, headers: _Headers) -> None:
         # A probe that cannot get in would have a busy process killed.

@@ -23,7 +23,7 @@ class HostPolicy:
         allowed_origins: origins of web pages that may call.
     """
 
-    __slots__ = ("_accepts_addresses", "_bound_host", "_hosts", "_origins", "accepts_any_host")
+    __slots__ = ("_accepted", "_accepts_addresses", "_bound_host", "_hosts", "_origins", "accepts_any_host")
 
     def __init__(self, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
         self._bound_host = bound_host
@@ -35,6 +35,8 @@ class HostPolicy:
         listed = {host.encode() for host in allowed_hosts}
         self.accepts_any_host = not listed and self._accepts_addresses
         self._hosts = frozenset({*_LOOPBACK_NAMES, self._bound_host.encode(), *listed})
+        # The Host header that passed last; most callers send the same.
+        self._accepted: bytes | None = None
         self._origins = frozenset(origin.encode() for origin in allowed_origins)
 
     def check(self, host: bytes | None, origin: bytes | None) -> None:
@@ -47,11 +49,13 @@ class HostPolicy:
         Raises:
             Forbidden: the request was made for another name, or by a page of another origin.
         """
-        if not self.accepts_any_host and (host is None or not self._accepts_host(_host_name(host))):
-            raise Forbidden(
-                "The Host header names no host of this gateway; add the name to [server] allowed_hosts.",
-                code="host_not_allowed",
-            )
+        if not self.accepts_any_host and (host is None or host != self._accepted):
+            if host is None or not self._accepts_host(_host_name(host)):
+                raise Forbidden(
+                    "The Host header names no host of this gateway; add the name to [server] allowed_hosts.",
+                    code="host_not_allowed",
+                )
+            self._accepted = host
         if origin is not None and not self._accepts_origin(origin.lower(), host):
             raise Forbidden(
                 "Web pages of this origin may not call the gateway; add it to [server] allowed_origins.",

@@ -40,12 +40,12 @@ class LaneChannel:
             self.opened = True
             if self.on_open is not None:
                 self.on_open()
-        await self._queue.put(self._frame(batch))
+        payloads = self._frame(batch)
+        if not self._queue.write(payloads):
+            await self._queue.put(payloads)
 
-    async def end(self, batch: list[EncodedEvent]) -> None:
-        """Send the last batch; returns when it is queued, for then the lane is free."""
-        if not self.write(batch):
-            await self.put(batch)
+    # The last batch has come when it is queued, for then the lane is free.
+    end = put
 
     def _frame(self, batch: list[EncodedEvent]) -> Sequence[bytes]:
         stream_id = self._stream_id

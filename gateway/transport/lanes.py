@@ -170,7 +170,8 @@ class LaneConnection:
     def _start(self, tickets: Iterable[Ticket[CreateFrame]]) -> None:
         for ticket in tickets:
             self._tasks[self._loop.create_task(self._run(ticket))] = None
-        self._count_creates()
+        scheduler = self._scheduler
+        self._share.set(scheduler.active, scheduler.waiting, scheduler.outstanding_bytes)
 
     async def _run(self, ticket: Ticket[CreateFrame]) -> None:
         frame, task = ticket.payload, _current_task(self._loop)
@@ -354,10 +355,6 @@ class LaneConnection:
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(seconds, act))
-
-    def _count_creates(self) -> None:
-        scheduler = self._scheduler
-        self._share.set(scheduler.active, scheduler.waiting, scheduler.outstanding_bytes)
 
 
 def _measure(payloads: Sequence[bytes]) -> int:

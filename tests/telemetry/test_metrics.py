@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
 from gateway.telemetry import names
-from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.metrics import Metrics, read_values
 from gateway.telemetry.names import Metric
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -84,6 +84,21 @@ def test_what_is_bumped_together_counts_as_if_bumped_one_by_one(bumps):
             read = [metrics.registry.get_sample_value(sample, labels) for metrics in (together, single)]
             assert read[0] == pytest.approx(read[1])
             assert read[0] is not None
+
+
+def test_many_bumps_of_one_metric_are_counted_without_a_reader():
+    metrics = Metrics()
+    metrics.defer(metrics.request_body_bytes, 5)
+    for _ in range(1000):
+        metrics.defer(metrics.client_disconnects_total)
+        metrics.count_response("sse", "completed", 0.5, 100, None)
+    # Without the registry, which would bring everything up to date.
+    totals = [metrics.client_disconnects_total, metrics.responses_total.labels("sse", "completed")]
+    assert all(700 < read_values(total)[()] < 1000 for total in totals)
+    assert metrics.request_body_bytes.read().count == 0
+    metrics.refresh()
+    assert [read_values(total)[()] for total in totals] == [1000, 1000]
+    assert metrics.request_body_bytes.read().count == 1
 
 
 def test_a_histogram_knows_its_largest_value():
