@@ -99,6 +99,8 @@ class Campaign:
             for number in range(self._kills):
                 self._gateway.start("/readyz")
                 calling = [callers.submit(self._call, number, caller) for caller in range(CALLERS)]
+                if number % 2 == 0:
+                    self._await_told(len(self.report.told) + CALLERS)
                 time.sleep(self._random.uniform(*self._lifetime))
                 self._gateway.kill()
                 self.report.kills += 1
@@ -107,6 +109,13 @@ class Campaign:
         with self._gateway:
             self.examine()
         return self.report
+
+    def _await_told(self, number: int) -> None:
+        """Wait until there is something to lose, however slow the machine is."""
+        deadline = time.monotonic() + 30
+        while len(self.report.told) < number:
+            assert time.monotonic() < deadline, "the gateway completes no responses"
+            time.sleep(0.005)
 
     def examine(self) -> None:
         """Hold what the running gateway and its database have against what callers were told."""

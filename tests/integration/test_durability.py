@@ -41,7 +41,7 @@ def test_the_campaign_notices_what_is_gone_or_torn(tmp_path: Path) -> None:
     with Upstream() as upstream:
         upstream.otherwise(answer_by_model)
         gateway = DatabaseGateway(tmp_path, upstream.url, f"sqlite:///{tmp_path}/responses.db")
-        campaign = Campaign(gateway, kills=1, seed=1, lifetime=(1.0, 1.0))
+        campaign = Campaign(gateway, kills=1, seed=1, lifetime=(0.0, 0.0))
         assert campaign.run().broken == []
         first, second, *_ = campaign.report.told
         gateway.change(f"DELETE FROM items WHERE response_id = '{first}' AND role = 'output'")

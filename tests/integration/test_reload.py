@@ -336,18 +336,20 @@ def test_many_reloads_fail_no_request(start: Start, upstream: Upstream) -> None:
             live.gateway.signal(signal.SIGHUP)
             hangups += 1
             time.sleep(0.01)
-        report = live.reload()
+        # What is reported first may be the answer to a signal before.
+        while live.reload()["message"] != "reload: nothing has changed":
+            hangups += 1
+            assert hangups < 200
     finally:
         stop.set()
         for caller in callers:
-            caller.join(10)
+            caller.join(30)
     assert set(statuses) == {200, "completed"}
-    assert live.reload()["message"] == "reload: nothing has changed", report
     with client(admin) as operator:
         metrics = operator.get("/metrics").body.decode()
     counted = {name: float(value) for name, value in re.findall(r'reloads_total\{outcome="(\w+)"\} (\S+)', metrics)}
     assert set(counted) <= {"applied", "unchanged"}
-    assert 2 <= sum(counted.values()) <= hangups + 2
+    assert 2 <= sum(counted.values()) <= hangups + 1
     stamp = re.search(r"^gateway_config_last_reload_timestamp_seconds (\S+)$", metrics, re.MULTILINE)
     assert stamp is not None
     assert abs(float(stamp[1]) - time.time()) < 60
