@@ -22,7 +22,7 @@ from gateway.protocol.requests import UNSUPPORTED, CreateFields
 
 MIB = 1 << 20
 BODY_LIMIT = 4 * MIB
-BODY_SECONDS = 1.0
+BODY_SECONDS = 3.0
 SETTINGS = {
     "server.max_request_body_bytes": "4MiB",
     "server.request_body_timeout_seconds": str(BODY_SECONDS),

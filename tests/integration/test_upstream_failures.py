@@ -106,7 +106,7 @@ def test_a_server_that_is_down_is_left_alone_and_found_again(
         "admin.enabled": "true",
         "admin.bind": f"127.0.0.1:{admin}",
         "upstream.breaker_failures": "2",
-        "upstream.breaker_open_seconds": "1",
+        "upstream.breaker_open_seconds": "3",
         "upstream.health_interval_seconds": "1h",  # so that a call finds out
         "upstream.dialect": "vllm",
     }
@@ -121,7 +121,7 @@ def test_a_server_that_is_down_is_left_alone_and_found_again(
         assert refused.status == 503
         assert refused.error["type"] == "service_unavailable_error"
         assert refused.error["code"] == "server_is_overloaded"
-        assert refused.headers["retry-after"] == "1"
+        assert refused.headers["retry-after"] in {"1", "2", "3"}
     shown = metrics()
     assert 'gateway_upstream_breaker_state{upstream="default"} 2.0' in shown
     assert 'gateway_upstream_connect_retries_total{upstream="default"} 4.0' in shown
@@ -133,8 +133,10 @@ def test_a_server_that_is_down_is_left_alone_and_found_again(
     gateway.await_log("upstream default: circuit breaker open")
     with Upstream(port=port) as upstream:
         upstream.otherwise(says("well"))
-        time.sleep(1)
-        assert ask(gateway, "m").status == 200
+        deadline = time.monotonic() + 20
+        while (answer := ask(gateway, "m")).status == 503 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert answer.status == 200
         assert ask(gateway, "m", stream=True).deltas() == "well"
     gateway.await_log("upstream default: circuit breaker closed")
     assert 'gateway_upstream_breaker_state{upstream="default"} 0.0' in metrics()
