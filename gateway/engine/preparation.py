@@ -96,20 +96,24 @@ class Preparation:
         if request.agents is not None or lineage.tree is not None:
             return await self._prepare_tree(caller, request, route, lineage)
         history = [decode_item(item) for item in lineage.history]
-        new = await self._archive.resolve_references(caller.principal, request.items)
+        # Most requests are words alone, which are spared what can only concern other items.
+        plain = is_plain(request.items) and is_plain(history) and not request.toolset.unmet
+        new = request.items if plain else await self._archive.resolve_references(caller.principal, request.items)
         if hold is not None:
             history = hold.recall(drop_incomplete_calls(history), new)
         items = told = [*history, *new]
-        if request.toolset.unmet or not is_plain(items):
+        if not plain:
             history = drop_incomplete_calls(history)
             request, items, told = self._match_calls(request, history, drop_incomplete_calls(new), route)
-        window = self._compaction.find_window(caller.principal, request, items, len(history))
+        window = None
+        if not plain or request.threshold or request.compacts:
+            window = self._compaction.find_window(caller.principal, request, items, len(history))
         turn = Turn(
             self._build_response(request),
             self._settings.limits,
             self._ids.mint,
             carriage=request.toolset.carriage,
-            used_call_ids=call_ids(items),
+            used_call_ids=set() if plain else call_ids(items),
             summary_mode=choose_summary_mode(request, self._responses),
         )
         return Plan(

@@ -16,7 +16,10 @@ _OTHER_OUTPUTS = {"local_shell_call": "function_call_output"}
 
 def is_plain(items: Sequence[dict[str, Any]]) -> bool:
     """Tell whether items are words alone, so that nothing in them has to be matched, looked up or retold."""
-    return _PLAIN.issuperset([item.get("type") for item in items])
+    for item in items:  # noqa: SIM110
+        if item.get("type") not in _PLAIN:
+            return False
+    return True
 
 
 def is_answer(call: str, output: str) -> bool:

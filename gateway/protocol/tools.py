@@ -263,11 +263,11 @@ def build_toolset(
 
 def list_loaded(items: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
     """Return the lists of tools that items of the input bring, each with its path."""
-    return [
-        (f"input[{index}].tools", item["tools"])
-        for index, item in enumerate(items)
-        if item.get("type") in _LOADING and isinstance(item.get("tools"), list)
-    ]
+    loaded = []
+    for index, item in enumerate(items):
+        if item.get("type") in _LOADING and isinstance(item.get("tools"), list):
+            loaded.append((f"input[{index}].tools", item["tools"]))
+    return loaded
 
 
 def _check_count(given: list[Any], loaded: Sequence[tuple[str, list[Any]]], most: int) -> None:

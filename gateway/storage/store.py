@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -101,13 +101,14 @@ class SqlStore:
         self._writer.start()
         self._sweeper.start()
 
-    async def append(self, response: StoredResponse) -> None:
+    def append(self, response: StoredResponse) -> Coroutine[Any, Any, None]:
         """Persist one response with its items; returns only after COMMIT.
 
         Raises:
             StorageUnavailable: the database refused, the writer's queue is full, the parent is gone or the id is taken.
         """
-        await self._writer.write(response)
+        # There is nothing to tell of an append.
+        return cast("Coroutine[Any, Any, None]", self._writer.write(response))
 
     async def history(self, principal: str, response_id: str) -> History | None:
         """Return the effective history with one query, or None when the principal has no such live response.
