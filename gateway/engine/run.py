@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from gateway.engine.agents.coordination import Coordination
 from gateway.engine.agents.coordinator import Coordinator
@@ -17,7 +17,7 @@ from gateway.engine.delivery import Channel
 from gateway.engine.failures import log_failure
 from gateway.engine.inference import Inference
 from gateway.engine.outbox import Outbox
-from gateway.engine.plan import Plan, RunSettings
+from gateway.engine.plan import Plan
 from gateway.engine.progress import Progress
 from gateway.engine.rounds import Rounds
 from gateway.engine.spans import conclude_agent, describe_agent
@@ -34,41 +34,52 @@ from gateway.telemetry.tracing import Span, Tracing
 _logger = logging.getLogger(LOGGER_ENGINE)
 
 
-class Run:
-    """Makes one response. Its task is the only writer of the turn."""
+class RunParts(Struct, frozen=True, kw_only=True):
+    """What all runs of an engine work with.
 
-    def __init__(
-        self,
-        plan: Plan,
-        settings: RunSettings,
-        *,
-        committer: Committer,
-        coalescer: Coalescer,
-        clock: Clock,
-        metrics: Metrics,
-        tracing: Tracing,
-        compactor: Compactor | None = None,
-        coordination: Coordination | None = None,
-    ) -> None:
+    Attributes:
+        committer: stores what they have made.
+        coalescer: told of what inference servers send.
+        clock: time of completion.
+        metrics: what is counted.
+        tracing: their spans.
+        coordination: makes responses of several agents.
+    """
+
+    committer: Committer
+    coalescer: Coalescer
+    clock: Clock
+    metrics: Metrics
+    tracing: Tracing
+    coordination: Coordination
+
+
+class Run:
+    """Makes one response. Its task is the only writer of the turn.
+
+    Args:
+        plan: the response.
+        parts: what it works with.
+        compactor: looks after its window, if that is wanted.
+    """
+
+    def __init__(self, plan: Plan, parts: RunParts, compactor: Compactor | None) -> None:
         self._plan = plan
+        self._parts = parts
         self._compactor = compactor
-        self._settings = settings
-        self._committer = committer
-        self._clock = clock
-        self._metrics = metrics
-        self._tracing = tracing
+        self._settings = settings = plan.settings
+        self._metrics = metrics = parts.metrics
         self._span: Span
-        self._turn = plan.turn
-        self._outbox = Outbox(self._turn, settings.limits, metrics, overhead=plan.caller.overhead)
-        self._telling = Telling(self._turn, self._outbox, Progress(plan.caller.progress_seconds))
-        self._inference = Inference(plan, self._telling, coalescer=coalescer, metrics=metrics, tracing=tracing)
+        self._turn = turn = plan.turn
+        self._outbox = outbox = Outbox(turn, settings.limits, metrics, overhead=plan.caller.overhead)
+        self._telling = telling = Telling(turn, outbox, Progress(plan.caller.progress_seconds))
+        self._inference = Inference(plan, telling, coalescer=parts.coalescer, metrics=metrics, tracing=parts.tracing)
         self._coordinator: Coordinator | None = None
         if plan.tree is None:
             self._deadline = Deadline(settings.deadline_seconds)
         else:
-            assert coordination is not None
-            self._coordinator = coordination.begin(plan, self._telling)
-            self._deadline = Deadline(coordination.deadline_seconds, "multi_agent.run_deadline_s")
+            self._coordinator = parts.coordination.begin(plan, telling)
+            self._deadline = Deadline(parts.coordination.deadline_seconds, "multi_agent.run_deadline_s")
 
     # ------------------------------------------------------------ the two forms of an answer
 
@@ -146,7 +157,7 @@ class Run:
         return self._telling.asides_sent()
 
     def _start_agent(self) -> Span:
-        self._span = self._tracing.start_agent()
+        self._span = self._parts.tracing.start_agent()
         if self._span.recording:
             describe_agent(self._span, self._plan)
         return self._span
@@ -233,20 +244,20 @@ class Run:
             await self._inference.ask(items, plan.request.toolset.offers.first, stream=stream)
         else:
             rounds = Rounds(
-                plan, self._inference, self._telling, compactor, metrics=self._metrics, tracing=self._tracing
+                plan, self._inference, self._telling, compactor, metrics=self._metrics, tracing=self._parts.tracing
             )
             await rounds.run(plan.open_tools(), stream=stream)
 
     # ------------------------------------------------------------ the end
 
     def _propose(self) -> Response:
-        return self._turn.propose(int(self._clock.now()))
+        return self._turn.propose(int(self._parts.clock.now()))
 
     async def _commit(self, finished: EncodedResponse) -> None:
         plan = self._plan
         if plan.keeper is None:
             agents = None if plan.tree is None else plan.tree.snapshot()
-            await self._committer.commit(plan.caller.principal, finished, plan.inputs, plan.lineage, agents)
+            await self._parts.committer.commit(plan.caller.principal, finished, plan.inputs, plan.lineage, agents)
         else:
             await plan.keeper.keep(finished, self._outbox.take())
         self._turn.settle(finished.response)

@@ -21,7 +21,7 @@ from gateway.engine.preparation import Preparation
 from gateway.engine.quotas import Quotas
 from gateway.engine.room import Room
 from gateway.engine.routing import RawHeaders, Route, Routing, model_not_found
-from gateway.engine.run import Run
+from gateway.engine.run import Run, RunParts
 from gateway.engine.runs import Runs
 from gateway.engine.session import Continuation, Session, Sessions
 from gateway.engine.usage import UsageBook
@@ -74,8 +74,6 @@ class Engine:
         self._store = store
         self._tools = tools
         self._archive = Archive(store)
-        self._metrics = metrics
-        self._tracing = tracing
         self._clock = clock
         self._ids = ids
         self._upstreams = upstreams
@@ -102,20 +100,7 @@ class Engine:
         self._admission = Admission(config.server.max_concurrent_requests, metrics)
         self._quotas = Quotas(config.limits, clock.monotonic())
         self.usage = UsageBook(store, clock, ids, metrics, config.storage)
-        self._coalescer = Coalescer(
-            lambda: self._admission.active,
-            seconds=config.engine.coalesce_seconds,
-            streams=config.engine.coalesce_responses,
-            metrics=metrics,
-        )
-        self._coordination = Coordination(
-            config.multi_agent,
-            types=tools,
-            compaction=self.compaction,
-            coalescer=self._coalescer,
-            metrics=metrics,
-            tracing=tracing,
-        )
+        self._run_parts = self._build_run_parts(config, metrics, tracing)
         self._seats = _open_seats(config, metrics)
         self._adopt(config)
 
@@ -129,10 +114,12 @@ class Engine:
         self._quotas.reconfigure(config.limits, self._clock.monotonic())
         self._room.reconfigure(config)
         self._preparation.reconfigure(config)
-        self._coordination.reconfigure(config.multi_agent)
+        self._run_parts.coordination.reconfigure(config.multi_agent)
         self.conversations.reconfigure(config)
         self.usage.reconfigure(config.storage)
-        self._coalescer.reconfigure(seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses)
+        self._run_parts.coalescer.reconfigure(
+            seconds=config.engine.coalesce_seconds, streams=config.engine.coalesce_responses
+        )
         for name, upstream in config.upstream_map().items():
             self._seats[name].resize(upstream.max_concurrent, upstream.max_concurrent_wait_seconds)
 
@@ -345,18 +332,32 @@ class Engine:
 
     # ------------------------------------------------------------ inside
 
-    def _run(self, plan: Plan) -> Run:
-        run = Run(
-            plan,
-            plan.settings,
-            committer=self.committer,
-            coalescer=self._coalescer,
-            clock=self._clock,
-            metrics=self._metrics,
-            tracing=self._tracing,
-            compactor=self.compaction.begin(plan),
-            coordination=self._coordination,
+    def _build_run_parts(self, config: GatewayConfig, metrics: Metrics, tracing: Tracing) -> RunParts:
+        coalescer = Coalescer(
+            lambda: self._admission.active,
+            seconds=config.engine.coalesce_seconds,
+            streams=config.engine.coalesce_responses,
+            metrics=metrics,
         )
+        coordination = Coordination(
+            config.multi_agent,
+            types=self._tools,
+            compaction=self.compaction,
+            coalescer=coalescer,
+            metrics=metrics,
+            tracing=tracing,
+        )
+        return RunParts(
+            committer=self.committer,
+            coalescer=coalescer,
+            clock=self._clock,
+            metrics=metrics,
+            tracing=tracing,
+            coordination=coordination,
+        )
+
+    def _run(self, plan: Plan) -> Run:
+        run = Run(plan, self._run_parts, self.compaction.begin(plan))
         self.runs[plan.response_id] = run
         if plan.lineage.hold is not None:
             plan.lineage.hold.watch(run.cut_off)

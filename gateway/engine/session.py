@@ -134,13 +134,15 @@ class Session:
         """Count one more user of a checkpoint."""
         checkpoint.holders += 1
         if checkpoint.holders == 1:
-            self._add(checkpoint.bytes)
+            self.bytes += checkpoint.bytes
+            self._load.move(checkpoint.bytes)
 
     def release(self, checkpoint: Checkpoint) -> None:
         """Count one user less."""
         checkpoint.holders -= 1
         if not checkpoint.holders:
-            self._add(-checkpoint.bytes)
+            self.bytes -= checkpoint.bytes
+            self._load.move(-checkpoint.bytes)
 
     def advance(self, lane: str | None, checkpoint: Checkpoint | None) -> None:
         """Make a checkpoint the latest of a lane; None when the latest one could not be kept."""
@@ -170,10 +172,6 @@ class Session:
     def count_lookup(self, outcome: str) -> None:
         """Count a continuation that was found here (`hit`) or not (`miss`)."""
         self._metrics.defer(self._metrics.session_lookups_total.labels(outcome))
-
-    def _add(self, size: int) -> None:
-        self.bytes += size
-        self._load.move(size)
 
 
 class Sessions:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from gateway.ports import History, StoredAgent, StoredItem
 from gateway.storage.rows import count_agent_bytes
 
@@ -53,8 +55,11 @@ class Link:
         self.parent = parent
         self.holders = 0
         self.responses = responses
-        self.item_bytes: int = sum([len(item.data) for item in self._items])
-        self.weight: int = _LINK_BYTES + self.item_bytes + sum(map(_weigh_item, self._items))
+        self.item_bytes = characters = 0
+        for item in self._items:
+            self.item_bytes += len(item.data)
+            characters += len(item.id) + len(item.type) + (len(item.call_id) if item.call_id else 0)
+        self.weight = _LINK_BYTES + len(self._items) * _ITEM_BYTES + self.item_bytes + characters * _CHARACTER_BYTES
         if self._agents is not None:
             self.weight += sum(map(_weigh_agent, self._agents))
             self.item_bytes += count_agent_bytes(self._agents)
@@ -88,7 +93,7 @@ class Link:
         return History(response_id=response_id, items=(), responses=self.responses, tree=tree)
 
 
-class Entry:
+class Entry(Struct):
     """A history under its key.
 
     Attributes:
@@ -96,11 +101,8 @@ class Entry:
         proven_at: monotonic seconds of a moment at which the response existed.
     """
 
-    __slots__ = ("link", "proven_at")
-
-    def __init__(self, link: Link, proven_at: float) -> None:
-        self.link = link
-        self.proven_at = proven_at
+    link: Link
+    proven_at: float
 
 
 class HistoryCache:
@@ -163,12 +165,6 @@ class HistoryCache:
                 return
             self.bytes -= link.weight
             link = link.parent
-
-
-def _weigh_item(item: StoredItem) -> int:
-    """Return the memory of an item in bytes, that of its JSON aside."""
-    characters = len(item.id) + len(item.type)
-    return _ITEM_BYTES + _CHARACTER_BYTES * (characters + len(item.call_id) if item.call_id else characters)
 
 
 def _weigh_agent(agent: StoredAgent) -> int:
