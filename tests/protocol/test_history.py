@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.protocol.errors import InvalidRequest
-from gateway.protocol.history import call_ids, drop_incomplete_calls, drop_orphaned_outputs, match_outputs
+from gateway.protocol.history import call_ids, drop_incomplete_calls, drop_orphaned_outputs, is_plain, match_outputs
 
 USER = {"type": "message", "role": "user", "content": "hi"}
 
@@ -126,3 +126,19 @@ def test_approvals_of_what_is_not_there_are_not_shown():
     )
     first, other = {**answer, "approval_request_id": "a"}, {**answer, "approval_request_id": "b"}
     assert drop_orphaned_outputs([first, asked, first, first, other, USER]) == [asked, first, USER]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "plain"),
+    [
+        ([], True),
+        (["message", "reasoning"], True),
+        (["message", "function_call"], False),
+        (["item_reference"], False),
+        (["compaction", "message"], False),
+        (["additional_tools"], False),
+        (["mcp_approval_response"], False),
+    ],
+)
+def test_only_words_are_plain(kinds, plain):
+    assert is_plain([{"type": kind} for kind in kinds]) is plain
