@@ -72,6 +72,7 @@ class _CapturedConnection:
         self._connection = connection
         self._request = request
         self._response = response
+        self.loop = connection.loop
         self.break_off = connection.break_off
         self.watch = connection.watch
 

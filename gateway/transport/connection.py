@@ -22,6 +22,11 @@ CONNECTION_EXTENSION = "gateway.connection"
 class ClientConnection(Protocol):
     """The short way between the hot path and a connection, around the layers of the app."""
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop it lives in; asking for the running one costs a system call, until Python 3.12."""
+        ...
+
     def take_body(self) -> bytes | None:
         """Return the request's body, once, or None while it has not arrived whole; then it is to be received."""
         ...
@@ -79,7 +84,7 @@ class ClientWatch:
 
     async def __aenter__(self) -> None:
         """Begin to look."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._connection.loop)
         assert task is not None
         self._task = task
         self._connection.watch(self._leave, self._ready)

@@ -47,7 +47,7 @@ class EventStream:
         self._send = send
         self._headers = headers
         self._keepalive = settings.keepalive_seconds
-        self._loop = asyncio.get_running_loop()
+        self._loop = connection.loop
         self._quiet_since = 0.0
         self._silence: asyncio.TimerHandle | None = None
         self._ending = False

@@ -90,6 +90,10 @@ class Conversation:
 
     # ------------------------------------------------------------ the connection that the server lends
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
     def take_body(self) -> None:
         """The body is to be received."""
 

@@ -174,6 +174,8 @@ async def test_a_client_that_stays_ends_nothing():
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_client_that_leaves_with_the_end_of_the_block_cancels_nothing_behind_it(fails):
     class Connection:
+        loop = asyncio.get_running_loop()
+
         def watch(self, left, ready=None):
             self.left = left
 
