@@ -48,9 +48,14 @@ def test_each_key_applies_or_waits(path: tuple[str, ...]) -> None:
     assert reload.config == (read if leaf.live else RUNNING)
 
 
+@pytest.fixture(scope="module")
+def reference() -> str:
+    return render_reference()
+
+
 @pytest.mark.parametrize("path", LEAVES, ids=format_path)
-def test_the_reference_tells_it(path: tuple[str, ...]) -> None:
-    page = render_reference().partition(f"### `{format_path(path)}`\n")[2].partition("\n### ")[0]
+def test_the_reference_tells_it(path: tuple[str, ...], reference: str) -> None:
+    page = reference.partition(f"### `{format_path(path)}`\n")[2].partition("\n### ")[0]
     assert ("- Applies: on reload\n" in page) == LEAVES[path].live
     assert ("- Applies: after a restart\n" in page) == (not LEAVES[path].live)
 

@@ -65,7 +65,7 @@ ends = st.sampled_from([completed(), completed(status="incomplete"), completed(s
 modes = st.sampled_from(["off", "instead", "both"])
 
 
-@settings(max_examples=settings.default.max_examples * 5)
+@settings(max_examples=settings.default.max_examples * 5 // 2)
 @given(disorders(), ends, modes, st.sampled_from([1 << 20, 2000, 700, 300]))
 def test_no_order_of_events_breaks_the_client_stream(events, end, mode, retained):
     client = Client(make_turn(retained, summary_mode=mode))

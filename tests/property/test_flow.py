@@ -100,7 +100,7 @@ def listen(
     return client.told, trace
 
 
-@settings(max_examples=settings.default.max_examples * 5)
+@settings(max_examples=settings.default.max_examples * 5 // 2)
 @given(st.data(), st.one_of(collisions, collisions, disorders()), modes, st.sampled_from([1 << 20, 1500, 700]))
 def test_the_short_way_tells_and_charges_what_the_long_one_does(data, events, mode, retained):
     speakers = data.draw(

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import tempfile
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gateway.storage.memory import MemoryStore
 from gateway.storage.settings import StoreSettings, database_url
 from gateway.storage.store import SqlStore
 from gateway.telemetry.metrics import Metrics
+from tests.storage.conftest import migrate
 from tests.storage.samples import make_agent, make_item, make_response
 
 PERIOD = 5.0
@@ -156,13 +158,22 @@ class CacheMachine(RuleBasedStateMachine):
         assert self.cached._filling == {}
 
 
+@cache
+def migrated_bytes():
+    """What a SQLite file with the tables of today consists of."""
+    with tempfile.TemporaryDirectory(prefix="gateway-cache-") as folder:
+        migrate(database_url(f"sqlite:///{folder}/responses.db"))
+        return Path(folder, "responses.db").read_bytes()
+
+
 class SqlCacheMachine(CacheMachine):
     """The same on SQLite."""
 
     def open_inner(self):
         self.folder = Path(tempfile.mkdtemp(prefix="gateway-cache-"))
-        url = database_url(f"sqlite:///{self.folder}/responses.db")
-        return SqlStore(StoreSettings(url=url, **BOUNDS))
+        path = self.folder / "responses.db"
+        path.write_bytes(migrated_bytes())
+        return SqlStore(StoreSettings(url=database_url(f"sqlite:///{path}"), **BOUNDS))
 
     def teardown(self):
         super().teardown()

@@ -30,9 +30,14 @@ def test_reference_page_lists_exactly_the_metrics():
     assert listed == [(metric.name, metric.kind, metric.labels, metric.help) for metric in METRICS]
 
 
+@pytest.fixture(scope="module")
+def exposed():
+    return families(Metrics())
+
+
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_every_name_is_exposed_with_its_type(metric):
-    family = families(Metrics())[family_name(metric)]
+def test_every_name_is_exposed_with_its_type(exposed, metric):
+    family = exposed[family_name(metric)]
     assert (family.type, family.documentation) == (metric.kind, metric.help)
 
 

@@ -236,5 +236,5 @@ class AnyHistory(RuleBasedStateMachine):
             assert (state is State.OPEN) == (self.setup.now - self.opened_at < OPEN_SECONDS)
 
 
-AnyHistory.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+AnyHistory.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestAnyHistory = AnyHistory.TestCase
