@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -55,19 +56,16 @@ class Intake:
             accept: does what a frame asks for.
             refuse: tells the client what was refused; nothing is read meanwhile.
         """
-        context = copy_context()
-
         # What comes alone needs no turn of this task; it is taken as if it had had one.
-        def take_at_once(text: str) -> bool:
-            return context.run(self._take_at_once, text, accept)
-
+        run: Callable[..., bool] = copy_context().run
+        take_at_once = partial(run, self._take_at_once, accept)
         number = 0
         while (message := await self._socket.read(take_at_once)) is not None:
             data = message.encode() if isinstance(message, str) else message
             try:
                 if data is message:
                     raise refuse_binary()
-                self._take(data, accept)
+                self._take(accept, data)
             except FrameError as refusal:
                 self._note(data)
                 await refuse(refusal)
@@ -76,15 +74,15 @@ class Intake:
                 # What has been held back is there at once, and others want their turn.
                 await asyncio.sleep(0)
 
-    def _take_at_once(self, text: str, accept: Accept) -> bool:
+    def _take_at_once(self, accept: Accept, text: str) -> bool:
         """Take a message in the moment it comes; False, and nothing done, if it is refused, which may take a while."""
         try:
-            self._take(text.encode(), accept)
+            self._take(accept, text.encode())
         except FrameError:
             return False
         return True
 
-    def _take(self, data: bytes, accept: Accept) -> None:
+    def _take(self, accept: Accept, data: bytes) -> None:
         rules = self._rules
         frame = read_frame(data, max_depth=rules.max_depth, default_model=rules.default_model, injects=rules.injects)
         if frame is not None:
