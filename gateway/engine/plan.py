@@ -133,9 +133,9 @@ def read_policy(config: MultiAgentConfig, *, can_seal: bool) -> AgentsPolicy | N
     )
 
 
-def needs_storage(request: CreateRequest, *, parent_is_stored: bool) -> bool:
-    """Tell whether a response is to be stored or made from something stored."""
-    return parent_is_stored or request.store or any(item["type"] == "item_reference" for item in request.items)
+def refers_to_items(request: CreateRequest) -> bool:
+    """Tell whether a request is made of something stored, besides what it continues."""
+    return any(item["type"] == "item_reference" for item in request.items)
 
 
 def choose_summary_mode(request: CreateRequest, responses: ResponsesConfig) -> Any:

@@ -6,7 +6,7 @@ from gateway.engine.archive import Archive, decode_item
 from gateway.engine.commit import Lineage
 from gateway.engine.compaction import Compaction, nothing_to_compact
 from gateway.engine.conversations import Hold
-from gateway.engine.plan import Caller, Plan, RunSettings, choose_summary_mode, needs_storage
+from gateway.engine.plan import Caller, Plan, RunSettings, choose_summary_mode, refers_to_items
 from gateway.engine.room import Room
 from gateway.engine.routing import Route
 from gateway.engine.session import Checkpoint, Continuation
@@ -158,9 +158,10 @@ class Preparation:
         """Return what a request continues, having made sure that the response can be stored if it is to be."""
         parent_id = request.fields.previous_response_id
         kept = continuation.find_parent(parent_id) if continuation and parent_id is not None else None
-        if needs_storage(request, parent_is_stored=parent_id is not None and kept is None):
+        stored = request.store
+        if stored or (parent_id is not None and kept is None) or refers_to_items(request):
             await self._store.verify()
-        if (request.store or hold is not None) and self._room.is_limited:
+        if (stored or hold is not None) and self._room.is_limited:
             await self._room.check(caller.principal)
         found: Checkpoint | Hold | History | None = kept or hold
         if found is None and parent_id is not None:

@@ -166,8 +166,10 @@ def read_threshold(entries: Sequence[Any] | None, default: int | None) -> int | 
     Raises:
         InvalidRequest: names the entry and what is expected of it.
     """
+    if not entries:
+        return None
     threshold = None
-    for index, entry in enumerate(entries or ()):
+    for index, entry in enumerate(entries):
         path = f"context_management[{index}]"
         if not isinstance(entry, dict):
             raise InvalidRequest(f"'{path}' must be an object.", code="invalid_value", param=path)

@@ -368,9 +368,10 @@ def _is_warm_up(fields: CreateFields) -> bool:
 
 
 def _refuse_unsupported(raw: dict[str, Any], unsupported: dict[str, str]) -> None:
-    for name in filter(unsupported.__contains__, raw):
-        value = raw[name]
-        if value is not None and value is not False and value != []:
+    if unsupported.keys().isdisjoint(raw):
+        return
+    for name, value in raw.items():
+        if name in unsupported and value is not None and value is not False and value != []:
             raise InvalidRequest(
                 f"'{name}' is not supported. {unsupported[name]}", code="unsupported_parameter", param=name
             )
