@@ -4,7 +4,8 @@ Each JSON file in `cases/` is one case (`cases/SCHEMA.md`); `cases/run_cases.py`
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest_asyncio
 from conformance.cases import run_cases
 from harness.processes import Gateway, free_port
 
+from gateway.config.schema import ServerConfig, WebSocketConfig
+
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     # The runner sends bodies above 1 MiB as one bytes object.
@@ -22,6 +25,8 @@ pytestmark = [
 
 FOLDER = Path(__file__).with_name("cases")
 CASES: dict[str, Any] = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("[0-9]*.json"))}
+SLOW = [name for name, case in CASES.items() if case.get("slow")]
+HASTE = 10
 # Cases that only a gateway can pass: without one the runner must fail them.
 NEED_A_GATEWAY = (
     "018-delta-without-item-id",
@@ -58,20 +63,20 @@ class Stage:
         return faults
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Gateway]]:
+@asynccontextmanager
+async def staged(folder: Path, settings: Mapping[str, str] | None = None) -> AsyncIterator[Stage]:
     port = free_port()
-    with Gateway(tmp_path_factory.mktemp("cases"), f"http://127.0.0.1:{port}") as gateway:
-        yield port, gateway
+    with Gateway(folder, f"http://127.0.0.1:{port}", settings) as gateway:
+        upstream = run_cases.Upstream(port)
+        await upstream.start()
+        yield Stage(upstream, gateway)
+        await upstream.stop()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(running: tuple[int, Gateway]) -> AsyncIterator[Stage]:
-    port, gateway = running
-    upstream = run_cases.Upstream(port)
-    await upstream.start()
-    yield Stage(upstream, gateway)
-    await upstream.stop()
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with staged(tmp_path_factory.mktemp("cases")) as running:
+        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -82,13 +87,29 @@ async def bare() -> AsyncIterator[run_cases.Upstream]:
     await upstream.stop()
 
 
-def slow_marked(name: str) -> Any:
-    return pytest.param(name, marks=pytest.mark.slow) if CASES[name].get("slow") else name
-
-
-@pytest.mark.parametrize("name", [slow_marked(name) for name in CASES])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in SLOW])
 async def test_case(stage: Stage, name: str) -> None:
     assert await stage.play(CASES[name]) == [], CASES[name]["why"]
+
+
+@pytest.mark.parametrize("name", SLOW)
+async def test_slow_case(tmp_path: Path, name: str) -> None:
+    """What the defaults keep alive, with every time of the case and the gateway's own a tenth."""
+    settings = {
+        "websocket.ping_interval_seconds": str(WebSocketConfig().ping_interval_seconds / HASTE),
+        "server.keepalive_seconds": str(ServerConfig().keepalive_seconds / HASTE),
+    }
+    async with staged(tmp_path, settings) as running:
+        assert await running.play(hasten(CASES[name])) == [], CASES[name]["why"]
+
+
+def hasten(case: Any) -> Any:
+    """Return a case, or a part of one, whose times are a tenth."""
+    if isinstance(case, list):
+        return [hasten(part) for part in case]
+    if not isinstance(case, dict):
+        return case
+    return {key: part / HASTE if key in {"hang", "sleep", "seconds"} else hasten(part) for key, part in case.items()}
 
 
 @pytest.mark.parametrize("name", NEED_A_GATEWAY)
