@@ -55,7 +55,7 @@ class Coalescer:
         self._streams = streams
 
     def note(self) -> None:
-        """Something arrived from an inference server."""
+        """Something arrived from an inference server that goes on sending: what ends an answer announces nothing."""
         self._arrived = True
         if not self._looking and self._is_worthwhile():
             self._looking = True

@@ -140,11 +140,11 @@ class Inference:
             if chunk is None:
                 await exchange.arrival()
                 continue
-            self._coalescer.note()
             if progress.looks:
                 progress.note()
             complete = self._ingest_blocks(decoder.feed(chunk) if chunk else drop_torn(decoder.end()))
             if not complete:
+                self._coalescer.note()
                 if outbox:
                     if telling.early is not None:
                         # It may take along what is kept here.

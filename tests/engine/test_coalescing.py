@@ -1,7 +1,11 @@
 import asyncio
 
 import pytest
+from engine.doubles import Bench, Reply, settle
+from harness.engine import says
+from msgspec import structs
 
+from gateway.config.schema import EngineConfig
 from gateway.engine.coalescing import _VAIN_RESTS, Coalescer
 from gateway.telemetry.metrics import Metrics
 
@@ -105,3 +109,20 @@ async def test_other_bounds_count_at_once(loop):
     rested = len(loop.rests)
     await loop.turn(1000)
     assert len(loop.rests) <= rested + 1
+
+
+@pytest.mark.parametrize(("reads", "rests"), [(1, 0), (2, _VAIN_RESTS)])
+async def test_an_answer_that_comes_whole_brings_no_rest(reads, rests):
+    """What ends a response announces nothing more; a beginning does, until nothing has come for a while."""
+    bench, gone_on = Bench(), asyncio.Event()
+    bench.engine.reconfigure(structs.replace(bench.config, engine=EngineConfig(coalesce_responses=1)))
+    frames = says("Hello there", chunk=2).frames()
+    begun = b"".join(frames[:5])
+    reply = Reply([begun, gone_on, b"".join(frames[5:])] if reads == 2 else [b"".join(frames)])
+    with bench.engine.admit("local"):
+        _listener, running = await bench.start(reply)
+        await settle(200)
+        gone_on.set()
+        await running
+        await settle(200)
+    assert (bench.sample("coalescing_rests_total") or 0) == rests

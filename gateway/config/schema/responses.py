@@ -79,4 +79,4 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     ] = 0.001
     coalesce_responses: Annotated[
         Count, doc("From how many responses in the making at once events are handled together.", live=True)
-    ] = 32
+    ] = 16

@@ -68,10 +68,11 @@ class AgentInference(Inference):
             if chunk is None:
                 await exchange.arrival()
                 continue
-            self._coalescer.note()
             ended = await self._inbox.ask(partial(self._take, decoder, chunk))
-            if not chunk and not ended:
-                raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
+            if not ended:
+                self._coalescer.note()
+                if not chunk:
+                    raise UpstreamError("The upstream's stream ended without a terminal event.", code="server_error")
         self._metrics.defer(self._metrics.upstream_line_bytes, self._longest_line + len(FIELD))
 
     async def _ingest_body(self, exchange: UpstreamExchange) -> None:
