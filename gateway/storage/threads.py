@@ -13,4 +13,6 @@ def give_way() -> None:
     if hasattr(os, "SCHED_BATCH"):
         # A sandbox may forbid it, which costs those switches and nothing else.
         with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            # Whoever gave the process another policy had a reason.
+            if os.sched_getscheduler(0) == os.SCHED_OTHER:
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -11,11 +11,13 @@ _CLOCK_SECONDS = 0.001
 class SharedTimer:
     """Times many blocks that may all take equally long, with one timer of the loop: most end long before.
 
+    It serves one event loop after the other, never two at once.
+
     Args:
         seconds: after how long a block expires.
 
     Attributes:
-        loop: the event loop it runs in, once there was a block.
+        loop: the event loop of the last block, once there was one.
     """
 
     __slots__ = ("_ends", "_timer", "loop", "seconds")
@@ -29,7 +31,10 @@ class SharedTimer:
 
     def start(self, limit: "TimeLimit", loop: asyncio.AbstractEventLoop) -> None:
         """Let a block expire, unless it is stopped before."""
-        self.loop = loop
+        if loop is not self.loop:
+            # What a loop before this one still had to do ended with it.
+            self.loop, self._timer = loop, None
+            self._ends.clear()
         self._ends[limit] = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_later(self.seconds, self._look, loop)
@@ -84,8 +89,8 @@ class TimeLimit:
 
     def __enter__(self) -> Self:
         shared = self._shared
-        # To find out the loop costs a system call, until Python 3.12.
-        task = self._task = asyncio.current_task(None if shared is None else shared.loop)
+        # To find out the loop costs a system call, until Python 3.12; mostly it is that of the block before.
+        task = self._task = (None if shared is None else asyncio.current_task(shared.loop)) or asyncio.current_task()
         assert task is not None
         self._cancelling = task.cancelling()
         if shared is None:

@@ -18,7 +18,7 @@ async def test_a_run_is_reminded_once_and_then_ends():
 
 async def test_a_run_that_has_ended_is_not_reminded():
     reminded = []
-    deadline = Deadline(60).remind(SharedTimer(60), lambda: reminded.append(1))
+    deadline = Deadline(60).remind(SharedTimer(5), lambda: reminded.append(1))
     with deadline:
         pass
     deadline.expire()
@@ -33,7 +33,7 @@ async def test_a_run_that_is_being_cut_off_is_not_reminded():
             await asyncio.sleep(0)
 
     reminded = []
-    deadline = Deadline(60).remind(SharedTimer(60), lambda: reminded.append(1))
+    deadline = Deadline(60).remind(SharedTimer(5), lambda: reminded.append(1))
     with pytest.raises(GatewayError, match="shutting down"):
         await run()
     assert reminded == []

@@ -27,6 +27,15 @@ def test_a_thread_that_gives_way_wakes_behind_the_loop():
     assert read_policy() == os.SCHED_OTHER
 
 
+def test_a_policy_that_somebody_chose_stays():
+    def give_way_from_idle():
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        threads.give_way()
+        return read_policy()
+
+    assert call_in_thread(give_way_from_idle) == os.SCHED_IDLE
+
+
 def test_a_system_that_forbids_it_is_left_as_it_is(monkeypatch):
     def forbid(*_):
         raise PermissionError

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from harness.virtual_time import VirtualLoop
 
 from gateway.timing.limit import SharedTimer, TimeLimit
 
@@ -115,3 +116,16 @@ async def test_what_has_ended_is_not_ended_again_by_a_timer_that_is_shared():
             await asyncio.sleep(0)
         await asyncio.sleep(8)
     assert (first.passed, second.passed) == (False, True)
+
+
+def test_a_timer_that_is_shared_serves_one_loop_after_the_other():
+    async def live() -> None:
+        with pytest.raises(TimeoutError):
+            await hang(TimeLimit(4, timer))
+        with TimeLimit(4, timer):
+            pass
+
+    timer = SharedTimer(4)
+    for _ in range(3):
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(live())

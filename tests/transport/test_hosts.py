@@ -48,6 +48,17 @@ def test_listed_and_bound_hosts_pass():
     assert refusal(policy, b"evil.example") == "host_not_allowed"
 
 
+def test_a_host_that_has_passed_is_judged_anew_by_other_lists():
+    policy = HostPolicy("127.0.0.1", ["gateway.example"])
+    assert [refusal(policy, host) for host in (b"gateway.example", b"evil.example", b"gateway.example")] == [
+        None,
+        "host_not_allowed",
+        None,
+    ]
+    policy.reconfigure(["other.example"], [])
+    assert refusal(policy, b"gateway.example") == "host_not_allowed"
+
+
 @pytest.mark.parametrize("host", [b"10.42.0.17:9901", b"10.42.0.17", b"[fd00::17]:9901"])
 def test_addresses_pass_off_loopback_because_no_page_can_rebind_them(host):
     assert refusal(HostPolicy("0.0.0.0", ["gateway.example"]), host) is None
