@@ -1,6 +1,8 @@
 """The longest a run may take, and the way to end it earlier."""
 
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -25,7 +27,7 @@ class Deadline(TimeLimit):
     def __init__(self, seconds: float, bound: str = "engine.run_deadline_seconds") -> None:
         super().__init__(seconds)
         self._bound = bound
-        self._act: Callable[[], None] | None = None
+        self._act: Callable[[], object] | None = None
         self.cut: GatewayError | None = None
 
     def remind(self, timer: SharedTimer, act: Callable[[], None]) -> Self:
@@ -34,7 +36,8 @@ class Deadline(TimeLimit):
         Until then it takes no timer of its own.
         """
         if timer.seconds < self._seconds:
-            self._shared, self._act = timer, act
+            # What it is called from belongs to no run, but whatever begins there is to be this one's in log and trace.
+            self._shared, self._act = timer, partial(copy_context().run, act)
         return self
 
     def cut_off(self, error: GatewayError) -> None:

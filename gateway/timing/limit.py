@@ -1,6 +1,7 @@
 """How long a block of a task may take."""
 
 import asyncio
+from contextvars import Context
 from types import TracebackType
 from typing import Self
 
@@ -37,7 +38,8 @@ class SharedTimer:
             self._ends.clear()
         self._ends[limit] = loop.time() + self.seconds
         if self._timer is None:
-            self._timer = loop.call_later(self.seconds, self._look, loop)
+            # It may outlive the block that set it, and is to keep nothing of that.
+            self._timer = loop.call_later(self.seconds, self._look, loop, context=Context())
 
     def stop(self, limit: "TimeLimit") -> None:
         """Leave a block alone from now on."""

@@ -1,4 +1,5 @@
 import asyncio
+from contextvars import ContextVar
 
 import pytest
 
@@ -14,6 +15,18 @@ async def test_a_run_is_reminded_once_and_then_ends():
     with pytest.raises(GatewayError, match="run_deadline_seconds"), deadline:
         await asyncio.Event().wait()
     assert reminded == [False]
+
+
+async def test_each_run_is_reminded_in_its_own_context():
+    async def run(name: str, start: int) -> None:
+        await asyncio.sleep(start)
+        running.set(name)
+        with Deadline(60).remind(timer, lambda: reminded.append((name, running.get()))):
+            await asyncio.sleep(30)
+
+    running, timer, reminded = ContextVar[str]("running"), SharedTimer(5), []
+    await asyncio.gather(run("one", 0), run("two", 1), run("three", 40))
+    assert reminded == [("one", "one"), ("two", "two"), ("three", "three")]
 
 
 async def test_a_run_that_has_ended_is_not_reminded():

@@ -1,6 +1,8 @@
 """A block that is bounded: as long as it may take, ended early, and beside other cancellations."""
 
 import asyncio
+import weakref
+from contextvars import ContextVar
 
 import pytest
 from harness.virtual_time import VirtualLoop
@@ -129,3 +131,20 @@ def test_a_timer_that_is_shared_serves_one_loop_after_the_other():
     for _ in range(3):
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             runner.run(live())
+
+
+async def test_a_timer_that_is_shared_keeps_nothing_of_the_block_that_set_it():
+    class Request:
+        pass
+
+    async def serve() -> weakref.ref[Request]:
+        request = Request()
+        served.set(request)
+        with TimeLimit(4, timer):
+            pass
+        return weakref.ref(request)
+
+    served, timer = ContextVar[Request]("served"), SharedTimer(4)
+    request = await asyncio.create_task(serve())
+    await asyncio.sleep(0)
+    assert request() is None
