@@ -117,15 +117,19 @@ async def _run(
 async def serve_admin(
     app: ASGIApp, config: Callable[[], GatewayConfig], listener: socket.socket | None
 ) -> AsyncIterator[None]:
-    """Serve the admin app until the block ends; does nothing without a listener."""
+    """Serve the admin app from before the block until it ends; does nothing without a listener."""
     if listener is None:
         yield
         return
     server = LeavingServer(app, config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
+    listening = asyncio.create_task(server.listening.wait())
     try:
+        # Where it cannot begin, the end of the block tells why.
+        await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
         yield
     finally:
+        listening.cancel()
         server.exit()
         await serving
 

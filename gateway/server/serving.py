@@ -33,6 +33,9 @@ class LeavingServer(uvicorn.Server):
         note_refusal: told of every error that answers what is no request, as `ConnectionProtocol` tells it.
         upgrades: whether a request may become a WebSocket.
         tls: returns what new connections are encrypted with, None for plain ones.
+
+    Attributes:
+        listening: set once connections are accepted.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class LeavingServer(uvicorn.Server):
         self._note_refusal = note_refusal
         super().__init__(_uvicorn_config(app, self._build_protocol, self._build_socket if upgrades else "none"))
         self._close_at: float | None = None
+        self.listening = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -82,6 +86,11 @@ class LeavingServer(uvicorn.Server):
         """
         self._close_at = close_at
         self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, then say so."""
+        await super().startup(sockets)
+        self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the listener, let the last bytes leave, then abort the connections and with them their handlers."""
