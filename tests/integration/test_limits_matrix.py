@@ -110,7 +110,7 @@ def test_row_10_unstored(gateway: Gateway, upstream: Upstream) -> None:
 def test_rows_11_and_12_a_slow_reader_gets_the_same_bytes(
     gateway: Gateway, upstream: Upstream, chunk: int, bytes_per_second: int
 ) -> None:
-    model = upstream.script(f"row-12-{chunk}", says("x" * 1500, chunk))
+    model = upstream.script(f"row-12-{chunk}", says("x" * 8000, chunk))
     request = {"model": model, "input": "size reproduction", "stream": True}
     fast = create(gateway.port, request).body
     slow = read_slowly(gateway.port, request, bytes_per_second)
