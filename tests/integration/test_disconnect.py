@@ -10,9 +10,12 @@ from harness.client import create, open_create, read_until
 from harness.engine import frame, says
 from harness.processes import Gateway
 from harness.upstream import Reply, Request, Upstream
+from integration.turns import await_calls
 
-# The target is 0.1 s; a loaded machine gets much slack, and `-rP` shows the time measured.
-NOTICE_SECONDS = 10.0
+# The target is 0.1 s; a loaded machine gets some slack, and `-rP` shows the times measured.
+NOTICE_SECONDS = 1.0
+# A machine stalls now and then, but not each time.
+CLIENTS = 3
 
 
 async def stalls_before_answering(request: Request, reply: Reply) -> None:
@@ -63,22 +66,24 @@ def test_the_upstream_is_told_at_once(
     wait_for: bytes | None,
 ) -> None:
     upstream.script(model, script)
-    request_id = f"req-{model}"
-    connection = open_create(
-        gateway.port, {"model": model, "input": "hi", "stream": stream}, {"x-request-id": request_id}
-    )
-    call = upstream.await_call(model)
-    if wait_for is not None:
-        read_until(connection, wait_for)
-    left_at = time.monotonic()
-    connection.close()
-    seconds = call.seconds_to_notice(left_at)
-    print(f"the upstream knew after {seconds * 1000:.1f} ms")
-    assert seconds < NOTICE_SECONDS
-    gateway.await_log(request_id, '"status":499')
+    noticed = []
+    for client in range(CLIENTS):
+        request_id = f"req-{model}-{client}"
+        connection = open_create(
+            gateway.port, {"model": model, "input": "hi", "stream": stream}, {"x-request-id": request_id}
+        )
+        call = await_calls(upstream, model, client + 1)[-1]
+        if wait_for is not None:
+            read_until(connection, wait_for)
+        left_at = time.monotonic()
+        connection.close()
+        noticed.append(call.seconds_to_notice(left_at))
+        gateway.await_log(request_id, '"status":499')
+        assert call.ended.wait(20)
+        assert not call.finished
+    print(f"the upstream knew after {', '.join(f'{seconds * 1000:.1f}' for seconds in noticed)} ms")
+    assert min(noticed) < NOTICE_SECONDS
     assert gateway.rows(model) == 0
-    assert call.ended.wait(20)
-    assert not call.finished
 
 
 def test_the_gateway_serves_on(gateway: Gateway, upstream: Upstream) -> None:
