@@ -36,6 +36,10 @@ class SharedTimer:
             # What a loop before this one still had to do ended with it.
             self.loop, self._timer = loop, None
             self._ends.clear()
+        if not self.seconds:
+            # Whoever waits for nothing is not to wait for the others of this turn either.
+            loop.call_soon(limit.expire)
+            return
         self._ends[limit] = loop.time() + self.seconds
         if self._timer is None:
             # It may outlive the block that set it, and is to keep nothing of that.

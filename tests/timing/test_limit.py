@@ -45,6 +45,13 @@ async def test_a_block_that_takes_too_long_ends(make):
     assert not asyncio.current_task().cancelling()
 
 
+async def test_no_time_at_all_is_over_in_the_next_turn_of_the_loop():
+    limit = TimeLimit(0, SharedTimer(0))
+    with pytest.raises(TimeoutError), limit:
+        await asyncio.sleep(0)
+    assert limit.passed
+
+
 async def test_a_block_can_be_ended_before_its_time_once(make):
     limit = make(60)
     task = await begin(limit)
