@@ -23,8 +23,10 @@ SETTINGS = {
     "server.max_request_body_bytes": "100000",
     "server.socket_send_buffer_bytes": "4096",
 }
-# The target is 0.1 s; a loaded machine gets much slack, and `-rP` shows the time measured.
-NOTICE_SECONDS = 10.0
+# The target is 0.1 s; a loaded machine gets some slack, and `-rP` shows the times measured.
+NOTICE_SECONDS = 1.0
+# A machine stalls now and then, but not each time.
+CLIENTS = 3
 # A byte of every kind, and nothing that is JSON.
 BINARY = bytes(range(256)) * 300
 
@@ -318,17 +320,19 @@ def test_a_client_that_leaves_ends_the_call_at_once(engine, relaying, started):
         await asyncio.sleep(30)
 
     engine.route(CHAT, script)
-    before = len(engine.requests)
-    connection = open_post(relaying.port, f"{CHAT}?left={started}")
-    if started:
-        read_until(connection, b"data: 1\n\n")
-    while len(engine.requests) == before:
-        time.sleep(0.005)
-    left_at = time.monotonic()
-    connection.close()
-    seconds = engine.requests[-1].seconds_to_notice(left_at)
-    print(f"the server knew after {seconds * 1000:.1f} ms")
-    assert seconds < NOTICE_SECONDS
+    noticed = []
+    for _ in range(CLIENTS):
+        before = len(engine.requests)
+        connection = open_post(relaying.port, f"{CHAT}?left={started}")
+        if started:
+            read_until(connection, b"data: 1\n\n")
+        while len(engine.requests) == before:
+            time.sleep(0.005)
+        left_at = time.monotonic()
+        connection.close()
+        noticed.append(engine.requests[-1].seconds_to_notice(left_at))
+    print(f"the server knew after {', '.join(f'{seconds * 1000:.1f}' for seconds in noticed)} ms")
+    assert min(noticed) < NOTICE_SECONDS
     relaying.await_log('"status":499', CHAT)
 
 
