@@ -41,7 +41,7 @@ class Cycle(RequestResponseCycle):
         if message["type"] != "http.response.start" or message["status"] != _OK or self.scope["method"] == "HEAD":
             return None
         lines: list[bytes] = []
-        for name, value in (*self.default_headers, *message["headers"]):
+        for name, value in (*self.default_headers, *message.get("headers", ())):
             if name not in _PLAIN:
                 return None
             lines.append(name + b": " + value)

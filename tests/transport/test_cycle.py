@@ -26,7 +26,8 @@ async def begin(kind, status, headers, method, keep_alive, more):
         keep_alive=keep_alive,
         on_response=lambda: sent.append(b"through"),
     )
-    await cycle.send({"type": "http.response.start", "status": status, "headers": headers})
+    given = {} if headers is None else {"headers": headers}
+    await cycle.send({"type": "http.response.start", "status": status, **given})
     await cycle.send({"type": "http.response.body", "body": b"" if status == 204 else b"body", "more_body": more})
     known = vars(cycle)
     del known["transport"], known["flow"], known["message_event"], known["on_response"]
@@ -40,6 +41,7 @@ async def begin(kind, status, headers, method, keep_alive, more):
     [
         (200, STREAM, "POST"),
         (200, [], "POST"),
+        (200, None, "POST"),
         (200, STREAM, "HEAD"),
         (429, STREAM, "POST"),
         (204, STREAM[1:], "POST"),
