@@ -10,6 +10,7 @@ from gateway.config.secret import Secret, SecretUrl
 from gateway.ports import UpstreamHealth
 from gateway.protocol.errors import NotFound, Unavailable
 from gateway.storage.memory import MemoryStore
+from gateway.telemetry.metrics import read_values
 from gateway.transport.connection import CONNECTION_EXTENSION
 
 
@@ -189,6 +190,14 @@ async def test_parts_are_opened_and_closed(build):
     async with gateway.lifespan():
         assert upstream.log == gateway.parts.engine.usage.log == ["start"]
     assert upstream.log == gateway.parts.engine.usage.log == ["start", "close"]
+
+
+async def test_what_was_counted_last_is_counted_at_the_end(build):
+    gateway = build({"default": FakeUpstream()})
+    metrics = gateway.parts.metrics
+    async with gateway.lifespan():
+        metrics.defer(metrics.client_disconnects_total)
+    assert read_values(metrics.client_disconnects_total) == {(): 1}
 
 
 async def test_a_drain_reaches_engine_and_readiness(build):

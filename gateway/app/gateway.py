@@ -98,6 +98,8 @@ class Gateway:
             StartError: the store cannot be used as it is configured.
         """
         async with AsyncExitStack() as closing:
+            # What a worker has counted outlives it.
+            closing.callback(self.parts.metrics.refresh)
             closing.push_async_callback(asyncio.to_thread, self.parts.tracing.close)
             closing.push_async_callback(self.parts.store.close)
             try:
