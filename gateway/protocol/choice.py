@@ -91,6 +91,8 @@ def choose(offered: Sequence[Offered], choice: Any, *, pending: bool = False) ->
     if not isinstance(choice, dict):
         raise _refuse('must be "none", "auto", "required" or an object', "tool_choice")
     kind = choice.get("type")
+    if not isinstance(kind, str):
+        raise _refuse("must have a type, which is a string", "tool_choice.type")
     if kind == "allowed_tools":
         return _allow(offered, choice, pending=pending)
     if kind in _NAMED:

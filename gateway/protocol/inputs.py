@@ -46,6 +46,7 @@ REQUIRED_VALUES: dict[str, tuple[str, type]] = {
     "tool_search_output": ("tools", list),
     "additional_tools": ("tools", list),
 }
+_NAMESPACED = ("function_call", "custom_tool_call")
 
 
 def read_input(value: Any, *, max_items: int, remote_images: bool, name: str = "input") -> list[dict[str, Any]]:
@@ -102,9 +103,7 @@ def _check_other(item: dict[str, Any], kind: str, path: str, remote_images: bool
     if kind == "local_shell_call_output" and "id" in item:
         # The API's own form of it names the call by this.
         item.setdefault("call_id", item["id"])
-    for key in REQUIRED_TEXT.get(kind, ()):
-        if not isinstance(item.get(key), str) or (key == "call_id" and not item[key]):
-            raise _wrong_type(f"{path}.{key}", "a non-empty string" if key == "call_id" else "a string", item.get(key))
+    _check_texts(item, kind, path)
     if kind in REQUIRED_VALUES:
         key, due = REQUIRED_VALUES[kind]
         if not isinstance(item.get(key), due):
@@ -122,6 +121,14 @@ def _check_other(item: dict[str, Any], kind: str, path: str, remote_images: bool
         raise InvalidRequest(
             f"'{path}' is a compaction_trigger, which must be the last item.", code="invalid_value", param=path
         )
+
+
+def _check_texts(item: dict[str, Any], kind: str, path: str) -> None:
+    for key in REQUIRED_TEXT.get(kind, ()):
+        if not isinstance(item.get(key), str) or (key == "call_id" and not item[key]):
+            raise _wrong_type(f"{path}.{key}", "a non-empty string" if key == "call_id" else "a string", item.get(key))
+    if kind in _NAMESPACED and not isinstance(item.get("namespace"), str | None):
+        raise _wrong_type(f"{path}.namespace", "a string or null", item["namespace"])
 
 
 def _check_message(item: dict[str, Any], path: str, remote_images: bool) -> None:

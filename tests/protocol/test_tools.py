@@ -143,7 +143,7 @@ def test_allowed_tools_can_be_required():
             "the MCP server 'docs', of which",
         ),
         ([F], {"type": "shell"}, "tool_choice", "invalid_value", "'shell', which is not among the tools"),
-        ([F], {}, "tool_choice", "invalid_value", "'None'"),
+        ([F], {}, "tool_choice.type", "invalid_value", "a type"),
         ([F], {"type": "function", "name": "h"}, "tool_choice.name", "invalid_value", "'h', which is not among"),
         ([F], {"type": "function"}, "tool_choice.name", "invalid_value", "not among the tools"),
         ([F], {"type": "allowed_tools"}, "tool_choice", "invalid_value", "needs a mode"),
