@@ -184,9 +184,10 @@ class LaneConnection:
         try:
             successor = await self._make(frame, task)
         except asyncio.CancelledError:
-            if self._left or not self._cut or self._last_words is None:
-                raise
-            await self._refuse(frame, self._last_words())
+            # Nobody waits for what comes of this task. An error kept in it would hold its frames, and they the task:
+            # all that a client left unread, until the collector comes.
+            if self._cut and not self._left and self._last_words is not None:
+                await self._refuse(frame, self._last_words())
         except GatewayError as error:
             await self._refuse(frame, error)
         except Exception as error:  # noqa: BLE001  # it fails this create alone
